@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The pristine base, unpacked into build/base."""
+
+import hashlib
+import os
+import re
+import shutil
+
+from common import Failure, Step, call, say, walk
+
+PACKAGE = "linux-source-6.12"
+TARBALL = "/usr/src/linux-source-6.12.tar.xz"
+OLDEST = 100
+ANOTHER = ("name a 6.12.y, from 6.12.%d on, with KERNEL_SRC= (a directory or a "
+           "tarball)" % OLDEST)
+
+
+def version_of(makefile):
+    """(version, patchlevel, sublevel, text) of a kernel's Makefile, or None"""
+    words = dict(re.findall(
+        r"^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION)[ \t]*=[ \t]*(\S*)",
+        makefile, re.M))
+    try:
+        numbers = tuple(int(words[w]) for w in
+                        ("VERSION", "PATCHLEVEL", "SUBLEVEL"))
+    except (KeyError, ValueError):
+        return None
+    return numbers + (".".join(map(str, numbers))
+                      + words.get("EXTRAVERSION", ""),)
+
+
+def check_version(makefile, source):
+    version = version_of(makefile)
+    if not version:
+        raise Failure(f"{source} is no kernel source: its Makefile names no "
+                      f"version; {ANOTHER}")
+    if version[:2] != (6, 12):
+        raise Failure(f"{source} is Linux {version[3]}; the series is for "
+                      f"6.12.y: {ANOTHER}")
+    if version[2] < OLDEST:
+        raise Failure(f"{source} is Linux {version[3]}; the series needs "
+                      f"6.12.{OLDEST} or later: {ANOTHER}")
+    return version[3]
+
+
+def identity(source):
+    """A word that changes when what @source holds does."""
+    stat = os.stat(source)
+    if not os.path.isdir(source):
+        return f"{source} {stat.st_size} {stat.st_mtime_ns}"
+    digest = hashlib.sha256()
+    for path in sorted(files_of(source)):
+        stat = os.lstat(os.path.join(source, path))
+        digest.update(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode(
+            "utf-8", "surrogateescape"))
+    return f"{source} {digest.hexdigest()}"
+
+
+def files_of(directory):
+    """The sources in a user's own directory: what git has there, else all."""
+    if os.path.exists(os.path.join(directory, ".git")):
+        names = call(["git", "-c", "safe.directory=*", "-C", directory,
+                      "ls-files", "-z"]).stdout
+        return [n for n in names.split("\0") if n
+                and os.path.lexists(os.path.join(directory, n))]
+    if os.path.exists(os.path.join(directory, ".config")) or \
+            os.path.exists(os.path.join(directory, "include/config")):
+        raise Failure(f"{directory} has been built in and is no git "
+                      "repository that would tell its sources from the rest; "
+                      "run make mrproper there")
+    return list(walk(directory))
+
+
+def read_makefile(source, log):
+    if os.path.isdir(source):
+        try:
+            with open(os.path.join(source, "Makefile"),
+                      errors="replace") as f:
+                return f.read()
+        except OSError:
+            raise Failure(f"{source} has no Makefile at its top; "
+                          f"{ANOTHER}") from None
+    result = call(["tar", "-xOf", source, "--wildcards",
+                   "--no-wildcards-match-slash", "--occurrence=1",
+                   "*/Makefile"], log=log, check=False)
+    if result.returncode:
+        raise Failure(
+            f"{source} is no tarball of a kernel:\n    "
+            + result.stdout.strip()[-300:]
+            + f"\n  log: {log}\n  if it was downloaded, fetch it again; or "
+            + ANOTHER)
+    return result.stdout
+
+
+def unpack(source, target, log):
+    if os.path.isdir(source):
+        for path in files_of(source):
+            full = os.path.join(target, path)
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            shutil.copy2(os.path.join(source, path), full,
+                         follow_symlinks=False)
+    else:
+        os.makedirs(target)
+        call(["tar", "-xf", source, "-C", target, "--strip-components=1",
+              "--no-same-owner"], log=log)
+
+
+def acquire(build, source):
+    """Makes build/base what @source is; True when that changed it.
+
+    Without a @source a base that is there already is kept, else Debian's
+    package is unpacked.
+    """
+    base = os.path.join(build, "base")
+    id_file = os.path.join(build, "base.id")
+    log = os.path.join(build, "log", "base.log")
+    have = None
+    if os.path.isdir(base):
+        try:
+            with open(id_file) as f:
+                have = f.read()
+        except FileNotFoundError:
+            pass
+    if not source:
+        if have:
+            return False
+        source = TARBALL
+        if not os.path.exists(source):
+            raise Failure(
+                f"{source} is not there; install Debian's package {PACKAGE} "
+                f"(scripts/packages does), or {ANOTHER}")
+    elif not os.path.exists(source):
+        raise Failure(f"KERNEL_SRC={source}: no such directory or tarball")
+    source = os.path.realpath(source)
+    open(log, "w").close()
+    version = check_version(read_makefile(source, log), source)
+    want = identity(source)
+    if have == want:
+        return False
+    with Step(f"base: unpacking Linux {version} from {source}"):
+        fresh = base + ".new"
+        if os.path.exists(fresh):
+            shutil.rmtree(fresh)
+        unpack(source, fresh, log)
+        for needed in ("Makefile", "scripts/checkpatch.pl"):
+            if not os.path.exists(os.path.join(fresh, needed)):
+                raise Failure(f"{source} is not a whole kernel source: it "
+                              f"has no {needed}; {ANOTHER}")
+        if os.path.exists(id_file):
+            os.unlink(id_file)
+        if os.path.exists(base):
+            shutil.rmtree(base)
+        os.rename(fresh, base)
+        with open(id_file + ".new", "w") as f:
+            f.write(want)
+        os.rename(id_file + ".new", id_file)
+    # objects made of another base look newer than this one's sources
+    for name in ("kernel", "kernel-base", "perf"):
+        path = os.path.join(build, name)
+        if os.path.isdir(path):
+            say(f"base: removing {path}, made of another base")
+            shutil.rmtree(path)
+    return True

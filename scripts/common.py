@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What tree, refresh, series and check share: where things are, how errors are
+told, and the form of a patch in patches/.
+
+A patch file is a mail of which the new files are left out:
+
+    From: Name <address>
+    Date: ...
+    Subject: unwind: ...
+
+    The message's body, signed off.
+    ---
+    New-file: kernel/unwind/user.c
+
+    diff --git a/kernel/Makefile b/kernel/Makefile
+    ...
+
+Each New-file line names a whole file of the repository, at its in-tree path,
+that the commit brings; one patch brings it and no other touches it.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import time
+
+TOP = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+PATCHES = os.path.join(TOP, "patches")
+TREE_NAME = "linux-6.12"
+# the state of the tree that patches/ and the whole files stand for
+APPLIED = "refs/series/applied"
+# the base's files, as far as they are under git
+BASE = "refs/series/base"
+# top-level names that are the repository's own, never the tree's
+OURS = ("README.md", "COPYING", "MAINTAINERS", "Makefile", "patches", "qemu",
+        "bench", "scripts", ".ci", "build", ".gitignore", ".git")
+
+
+class Failure(Exception):
+    """Something that a person has to see to; the text says what."""
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def run_main(name, main):
+    """Runs @main, telling a Failure in one go."""
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        print(f"{name}: {failure}", file=sys.stderr)
+        sys.exit(1)
+    except OSError as error:
+        print(f"{name}: {error}\n  {remedy_of(str(error))}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def remedy_of(text, path=TOP):
+    """What to do about an error, when its text tells."""
+    if "No space left" in text or "Disk quota" in text:
+        return (f"the disk is full (df -h {path} tells); make room and run "
+                "the same command again")
+    return "see to this and run the same command again"
+
+
+def call(args, log=None, check=True, **kwargs):
+    """Runs a command; on failure raises with its last words and its log."""
+    result = subprocess.run(args, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True,
+                            errors="surrogateescape", **kwargs)
+    if log:
+        with open(log, "a", errors="surrogateescape") as f:
+            f.write(f"$ {' '.join(args)}\n{result.stdout}")
+    if check and result.returncode:
+        tail = "\n".join("    " + line for line in
+                         result.stdout.rstrip().split("\n")[-15:])
+        raise Failure(f"{' '.join(args[:6])} failed "
+                      f"(exit status {result.returncode}):\n{tail}"
+                      + (f"\n  log: {log}" if log else "")
+                      + f"\n  {remedy_of(result.stdout)}")
+    return result
+
+
+class Git:
+    """git in one repository, deaf to the user's own configuration."""
+
+    def __init__(self, path, **env):
+        self.path = path
+        self.env = dict(os.environ, GIT_CONFIG_NOSYSTEM="1",
+                        GIT_CONFIG_GLOBAL="/dev/null", LC_ALL="C.UTF-8",
+                        **env)
+        for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+            if name not in env:
+                self.env.pop(name, None)
+
+    def raw(self, *args, check=True, data=None, env=None):
+        result = subprocess.run(
+            ["git", "-c", "core.autocrlf=false", "-c", "core.quotePath=false",
+             "-c", "core.fileMode=true", "-c", "core.abbrev=12",
+             "-c", "core.attributesFile=/dev/null",
+             "-c", "core.excludesFile=/dev/null", "-c", "safe.directory=*",
+             # what stands after @@ must not depend on git's version
+             "-c", "diff.cpp.xfuncname=^[[:alpha:]$_].*$",
+             "-c", "diff.rust.xfuncname=^[[:alpha:]$_].*$", *args],
+            cwd=self.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            input=data, env=dict(self.env, **(env or {})))
+        if check and result.returncode:
+            raise Failure(
+                f"git {' '.join(args[:4])} in {self.path} failed:\n    "
+                + result.stderr.decode(errors="replace").strip())
+        return result
+
+    def __call__(self, *args, **kwargs):
+        out = self.raw(*args, **kwargs).stdout
+        return out.decode("utf-8", "surrogateescape").rstrip("\n")
+
+    def ok(self, *args):
+        return self.raw(*args, check=False).returncode == 0
+
+
+class Patch:
+    """One file of patches/."""
+
+    def __init__(self, author, date, subject, body, new_files, diff):
+        self.author = author
+        self.date = date
+        self.subject = subject
+        self.body = body
+        self.new_files = new_files
+        self.diff = diff
+        self.name = None
+
+    def text(self):
+        out = [f"From: {self.author}\nDate: {self.date}\n"
+               f"Subject: {self.subject}\n\n"]
+        out.append(self.body.strip("\n") + "\n---\n")
+        out += [f"New-file: {path}\n" for path in self.new_files]
+        if self.diff:
+            out.append("\n" + self.diff)
+        return "".join(out)
+
+    @classmethod
+    def parse(cls, name, text):
+        match = re.match(r"From: (.*)\nDate: (.*)\nSubject: (.*)\n\n"
+                         r"((?:.*\n)*?)---\n((?:New-file: .*\n)*)"
+                         r"(?:\n(diff --git (?:.*\n)*))?\Z", text)
+        if not match:
+            raise Failure(f"patches/{name} is not in the form that "
+                          "scripts/refresh writes (From, Date, Subject, body, "
+                          "---, New-file lines, diff)")
+        author, date, subject, body, new_files, diff = match.groups()
+        patch = cls(author, date, subject, body.strip("\n") + "\n",
+                    [line[len("New-file: "):]
+                     for line in new_files.split("\n") if line], diff or "")
+        patch.name = name
+        return patch
+
+    def message(self):
+        return f"{self.subject}\n\n{self.body}"
+
+    def file_name(self, number):
+        slug = re.sub(r"[^A-Za-z0-9_.]+", "-", self.subject).strip("-.")
+        return f"{number:04d}-{slug[:52].rstrip('-.')}.patch"
+
+
+def read_text(path):
+    with open(path, encoding="utf-8", errors="surrogateescape",
+              newline="") as f:
+        return f.read()
+
+
+def write_text(path, text):
+    """Writes a whole file or nothing of it; leaves an equal one alone."""
+    try:
+        if read_text(path) == text:
+            return False
+    except FileNotFoundError:
+        pass
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    temp = path + ".new"
+    with open(temp, "w", encoding="utf-8", errors="surrogateescape",
+              newline="") as f:
+        f.write(text)
+    os.rename(temp, path)
+    return True
+
+
+def read_series(top=TOP):
+    """The patches in their order; refuses what does not add up."""
+    patches = os.path.join(top, "patches")
+    try:
+        names = [line.strip() for line in
+                 read_text(os.path.join(patches, "series")).split("\n")]
+    except FileNotFoundError:
+        raise Failure("there is no patches/series") from None
+    names = [n for n in names if n and not n.startswith("#")]
+    series, brought = [], {}
+    for name in names:
+        try:
+            text = read_text(os.path.join(patches, name))
+        except FileNotFoundError:
+            raise Failure(f"patches/series names {name}, which is not "
+                          "there") from None
+        patch = Patch.parse(name, text)
+        for path in patch.new_files:
+            check_new_path(path, name)
+            if path in brought:
+                raise Failure(f"{path} is brought by {brought[path]} and by "
+                              f"{name}; one patch brings a file")
+            if not os.path.isfile(os.path.join(top, path)):
+                raise Failure(f"patches/{name} brings {path}, which is not in "
+                              "the repository")
+            brought[path] = name
+        series.append(patch)
+    stray = sorted(n for n in os.listdir(patches) if n.endswith(".patch")
+                   and n not in names)
+    if stray:
+        raise Failure(f"patches/{stray[0]} is not named in patches/series")
+    return series
+
+
+def check_new_path(path, where):
+    parts = path.split("/")
+    if path.startswith("/") or ".." in parts or "" in parts:
+        raise Failure(f"{where}: {path!r} is no path inside the tree")
+    if parts[0] in OURS:
+        raise Failure(f"{where} brings {path}, but {parts[0]} at the top of "
+                      "the repository is its own; such a file cannot be kept "
+                      "here")
+
+
+def digest_of(series, top=TOP):
+    """A digest of the series: patches and whole files, with their modes."""
+    digest = hashlib.sha256()
+    for patch in series:
+        digest.update(f"{patch.name}\0{patch.text()}\0".encode(
+            "utf-8", "surrogateescape"))
+        for path in patch.new_files:
+            full = os.path.join(top, path)
+            with open(full, "rb") as f:
+                data = f.read()
+            digest.update(f"{path}\0{os.access(full, os.X_OK)}\0{len(data)}\0"
+                          .encode("utf-8", "surrogateescape"))
+            digest.update(data)
+    return digest.hexdigest()
+
+
+class Lock:
+    """One at a time in a build directory."""
+
+    def __init__(self, build):
+        os.makedirs(os.path.join(build, "log"), exist_ok=True)
+        self.file = open(os.path.join(build, ".lock"), "w")
+
+    def __enter__(self):
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another run to finish with build/ ...")
+            fcntl.flock(self.file, fcntl.LOCK_EX)
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+
+
+class Step:
+    """Says what is being done and how long it took."""
+
+    def __init__(self, what):
+        self.what = what
+
+    def __enter__(self):
+        self.start = time.monotonic()
+        say(f"{self.what} ...")
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            say(f"{self.what}: done in "
+                f"{time.monotonic() - self.start:.1f} s")
+
+
+def stray_edits(build, tree, git):
+    """[(path, what)] of changes in @tree that git does not see there.
+
+    Only the files that the series touches are under git. The others are
+    compared with the pristine base by size and time of modification, and by
+    content where these differ.
+    """
+    base = os.path.join(build, "base")
+    tracked = set(git("ls-files", "-z").split("\0"))
+    found = []
+    for path in walk(tree):
+        if path in tracked:
+            continue
+        full, pristine = os.path.join(tree, path), os.path.join(base, path)
+        try:
+            old = os.lstat(pristine)
+        except FileNotFoundError:
+            found.append((path, "is new"))
+            continue
+        new = os.lstat(full)
+        if (new.st_size, new.st_mtime_ns) != (old.st_size, old.st_mtime_ns) \
+                and contents(full) != contents(pristine):
+            found.append((path, "was edited"))
+    # what tools leave in a source tree is no edit of anybody's
+    if found:
+        ignored = git.raw("check-ignore", "--no-index", "-z", "--stdin",
+                          check=False,
+                          data="\0".join(p for p, what in found
+                                         if what == "is new").encode())
+        ignored = set(ignored.stdout.decode().split("\0"))
+        found = [(p, what) for p, what in found if p not in ignored]
+    return found
+
+
+def contents(path):
+    if os.path.islink(path):
+        return os.readlink(path).encode()
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def walk(top):
+    """The files below @top, as paths relative to it, without git's own."""
+    for directory, dirs, files in os.walk(top):
+        if directory == top and ".git" in dirs:
+            dirs.remove(".git")
+        prefix = os.path.relpath(directory, top)
+        prefix = "" if prefix == "." else prefix + "/"
+        for name in files:
+            yield prefix + name
+        for name in dirs:
+            if os.path.islink(os.path.join(directory, name)):
+                yield prefix + name
+
+
+def tell_strays(strays, tree):
+    lines = [f"    {path} {what}" for path, what in strays[:20]]
+    if len(strays) > 20:
+        lines.append(f"    and {len(strays) - 20} more")
+    return "\n".join(lines)
