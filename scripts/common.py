@@ -20,9 +20,12 @@ that the commit brings; one patch brings it and no other touches it.
 """
 
 import fcntl
+import fnmatch
+import functools
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -311,14 +314,67 @@ def stray_edits(build, tree, git):
                 and contents(full) != contents(pristine):
             found.append((path, "was edited"))
     # what tools leave in a source tree is no edit of anybody's
-    if found:
-        ignored = git.raw("check-ignore", "--no-index", "-z", "--stdin",
-                          check=False,
-                          data="\0".join(p for p, what in found
-                                         if what == "is new").encode())
-        ignored = set(ignored.stdout.decode().split("\0"))
-        found = [(p, what) for p, what in found if p not in ignored]
+    found = [(p, what) for p, what in found
+             if what != "is new" or not ignored(tree, p)]
     return found
+
+
+@functools.lru_cache(maxsize=None)
+def ignore_rules(directory):
+    """[(negated, anchored, pattern)] of a .gitignore."""
+    rules = []
+    try:
+        with open(os.path.join(directory, ".gitignore"),
+                  errors="surrogateescape") as f:
+            lines = f.read().split("\n")
+    except OSError:
+        return rules
+    for line in lines:
+        line = line.strip()
+        # "/*" is how Debian's tree ignores all that is not Debian's
+        if not line or line.startswith("#") or line in ("/*", "!/debian/"):
+            continue
+        negated = line.startswith("!")
+        line = line.lstrip("!")
+        anchored = "/" in line.rstrip("/")
+        rules.append((negated, anchored, line.strip("/")))
+    return rules
+
+
+def ignored(tree, path):
+    """Whether the .gitignore files of the tree ignore a file.
+
+    git cannot be asked: see ignore_rules().
+    """
+    parts = path.split("/")
+    for depth in range(1, len(parts) + 1):
+        # a directory on the way, or the file: the innermost rule counts
+        verdict = False
+        for up in range(depth):
+            inner = "/".join(parts[up:depth])
+            for negated, anchored, pattern in ignore_rules(
+                    os.path.join(tree, *parts[:up])):
+                if fnmatch.fnmatchcase(inner if anchored
+                                       else parts[depth - 1], pattern):
+                    verdict = not negated
+        if verdict:
+            return True
+    return False
+
+
+def restore_missing(build, tree):
+    """Brings back files of the base that git took out of the tree.
+
+    That is what a reset or a rebase does across the commit which put such a
+    file under git.
+    """
+    base = os.path.join(build, "base")
+    tracked = set(Git(tree)("ls-files", "-z").split("\0"))
+    for path in sorted(set(walk(base)) - set(walk(tree)) - tracked):
+        target = os.path.join(tree, path)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copy2(os.path.join(base, path), target, follow_symlinks=False)
+        say(f"tree: brought back {path}, which the base has")
 
 
 def contents(path):

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# The only front door; make help lists what it opens.
+
+MAKEFLAGS += --no-print-directory
+SHELL := /bin/sh
+
+build := $(CURDIR)/build
+export BUILD := $(build)
+
+# a command may hold anything, a dollar sign too, as it was typed
+export RUN_CMD := $(value CMD)
+export KERNEL_SRC JOBS ACCEL LAYER
+
+SMP ?= 2
+MEM ?= 2G
+TIMEOUT ?=
+ARGS ?=
+VERSION ?=
+
+# the kernel that make vm boots
+which := $(if $(filter 1 y yes,$(BASE)),kernel-base,kernel)
+
+# the guest sees its own perf first
+vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
+	--smp $(SMP) --mem $(MEM) $(if $(TIMEOUT),--timeout $(TIMEOUT)) \
+	--rw $(build)/demo \
+	--env PATH=$(build)/perf:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+	--env PERF_EXEC_PATH=$(build)/linux-6.12/tools/perf $(ARGS)
+
+.PHONY: help demo check tree tree-add kernel kernel-base perf vm series \
+	refresh packages clean
+.NOTPARALLEL:
+
+help:
+	@echo 'The two commands:'
+	@echo '  make demo              install, build, boot, profile, show; leaves build/demo/'
+	@echo '  make check             every test there is; TAP and logs in build/check/'
+	@echo
+	@echo 'The parts:'
+	@echo '  make packages          install what is missing (apt); scripts/packages --list'
+	@echo '  make tree              build/linux-6.12, the patched tree, one git commit a patch'
+	@echo '  make tree-add FILES=   put files of the base under git there, to edit them'
+	@echo '  make refresh           whole files and patches/ from the commits in that tree'
+	@echo '  make series            build/series/*.patch, to mail or to git am'
+	@echo '  make kernel            build/kernel/arch/x86/boot/bzImage'
+	@echo '  make perf              build/perf/perf'
+	@echo '  make vm                a shell in the guest'
+	@echo '  make vm CMD='"'...'"'      one command there; make tells its exit status'
+	@echo '  make clean             remove build/, unless the tree has unsaved work'
+	@echo
+	@echo 'Variables, each at the end of any of these commands:'
+	@echo "  CMD='...'              vm: what to run; demo: what to profile. The host's root is"
+	@echo '                         the guest'"'"'s, read-only; build/demo/ is writable'
+	@echo '  KERNEL_SRC=PATH        directory or tarball of a 6.12.y, from 6.12.100 on, in'
+	@echo '                         place of the package linux-source-6.12; kept until'
+	@echo '                         another is named or make clean'
+	@echo '  BASE=1                 vm: boot the base without the series (build/kernel-base)'
+	@echo '  SMP=1..8               vm: CPUs of the guest (2)'
+	@echo '  MEM=2G                 vm: its memory'
+	@echo '  TIMEOUT=SECONDS        vm: for one command (600); 0: none'
+	@echo '  ACCEL=auto|tcg|kvm     auto: KVM if a probe boot proves it, else TCG'
+	@echo "  ARGS='...'             vm: more options for qemu/run (qemu/run --help); check:"
+	@echo '                         more for scripts/check'
+	@echo "  LAYER='a b'            check: these layers only; scripts/check --list"
+	@echo '  JOBS=N                 compilers at once (all CPUs)'
+	@echo '  VERSION=N              series: [PATCH vN ...]'
+
+packages:
+	@scripts/packages
+
+tree: packages
+	@scripts/tree --build $(build)
+
+tree-add:
+	@$(if $(FILES),,echo 'make tree-add FILES="kernel/fork.c ..."' >&2; exit 2;) \
+	scripts/tree --build $(build) --add $(FILES)
+
+refresh:
+	@scripts/refresh --build $(build)
+
+series: tree
+	@scripts/series --build $(build) $(if $(VERSION),--version $(VERSION))
+
+kernel: tree
+	@scripts/build kernel
+
+kernel-base: packages
+	@scripts/tree --build $(build) --base-only
+	@scripts/build kernel-base
+
+perf: tree
+	@scripts/build perf
+
+# make itself ends with 2 whatever a command's status was; it tells that status
+# as "Error N", and qemu/run ends with it
+vm: $(which)
+	@mkdir -p $(build)/demo
+	@if [ -n "$$RUN_CMD" ]; then $(vm) "$$RUN_CMD"; else $(vm); fi
+
+demo: kernel perf
+	@scripts/demo --build $(build)
+
+# builds what it needs itself, as its first layer
+check: packages
+	@scripts/check --build $(build) $(ARGS)
+
+clean:
+	@scripts/clean $(build)

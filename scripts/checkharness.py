@@ -1,0 +1,806 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The tests of the frame itself: scripts/ and qemu/, for scripts/check."""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tarfile
+
+from common import TOP, TREE_NAME, Failure, Git, read_series
+
+sys.path.insert(0, os.path.join(TOP, "qemu"))
+import console  # noqa: E402
+
+IDENTITY = {}
+for _who in ("AUTHOR", "COMMITTER"):
+    IDENTITY[f"GIT_{_who}_NAME"] = "Tester"
+    IDENTITY[f"GIT_{_who}_EMAIL"] = "tester@example.org"
+SIGNED = "\n\nWhy it is so.\n\nSigned-off-by: Tester <tester@example.org>\n"
+
+
+def touched_files(series):
+    """The base's files that a series edits."""
+    return {path for patch in series for path in
+            re.findall(r"^diff --git a/(.*) b/\1$", patch.diff, re.M)}
+
+
+def small_base(build, target, series):
+    """A base of only what the series and the scripts look at."""
+    base = os.path.join(build, "base")
+    wanted = touched_files(series) | {
+        "Makefile", "scripts/checkpatch.pl", ".gitignore", ".gitattributes",
+        # for edits by the tests; no patch is to have an edit of these
+        "kernel/exec_domain.c", "kernel/groups.c", "kernel/user.c"}
+    for path in sorted(wanted):
+        source = os.path.join(base, path)
+        if os.path.isfile(source):
+            os.makedirs(os.path.dirname(os.path.join(target, path)),
+                        exist_ok=True)
+            shutil.copy2(source, os.path.join(target, path))
+    return target
+
+
+def copy_repository(target):
+    """This repository as it stands, without build/."""
+    names = Git(TOP)("ls-files", "-z", "--cached", "--others",
+                     "--exclude-standard").split("\0")
+    for name in names:
+        source = os.path.join(TOP, name)
+        if name and os.path.isfile(source):
+            path = os.path.join(target, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            shutil.copy2(source, path)
+    git = Git(target)
+    git("init", "-q", "-b", "main")
+    git("add", "-A", "-f")
+    git("commit", "-q", "-m", "start", env=IDENTITY)
+    return target
+
+
+def git_am(build, work, mails):
+    """Applies the mails to the pristine base; compares with the tree."""
+    series = read_series()
+    repo = os.path.join(work, "am")
+    base = os.path.join(build, "base")
+    for path in sorted(touched_files(series)):
+        target = os.path.join(repo, path)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copy2(os.path.join(base, path), target)
+    git = Git(repo)
+    git("init", "-q", "-b", "main")
+    git("add", "-A", "-f")
+    git("commit", "-q", "-m", "base", env=IDENTITY)
+    result = git.raw("am", "-q", *mails, check=False, env=IDENTITY)
+    if result.returncode or result.stderr.strip():
+        # "clean" leaves no room for a warning about white space either
+        raise Failure((result.stdout + result.stderr).decode(
+            errors="replace"))
+    tree = Git(os.path.join(build, TREE_NAME))
+    wanted = dict(reversed(line.split("\t")) for line in
+                  tree("ls-tree", "-r", "HEAD").split("\n"))
+    got = dict(reversed(line.split("\t")) for line in
+               git("ls-tree", "-r", "HEAD").split("\n"))
+    for path, meta in got.items():
+        if wanted.get(path) != meta:
+            raise Failure(f"{path} is not what build/{TREE_NAME} has")
+    made = git("rev-list", "--count", "HEAD")
+    if int(made) != len(series) + 1:
+        raise Failure(f"{made} commits for {len(series)} patches")
+
+
+class Sandbox:
+    """A copy of the repository with a small base and a build of its own."""
+
+    def __init__(self, layer):
+        self.layer = layer
+        self.top = copy_repository(os.path.join(layer.dir, "repo"))
+        self.build = os.path.join(self.top, "build")
+        self.tree = os.path.join(self.build, TREE_NAME)
+        self.src = small_base(layer.check.build,
+                              os.path.join(layer.dir, "src"), read_series())
+        self.git = Git(self.tree)
+
+    def run(self, script, *args, **env):
+        """(exit status, all it said)."""
+        result = subprocess.run(
+            [os.path.join(self.top, "scripts", script), *args],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            cwd=self.top, env=dict(
+                {k: v for k, v in os.environ.items() if k not in
+                 ("KERNEL_SRC", "BUILD", "CMD", "BASE")}, **env))
+        with open(self.layer.log("commands.log"), "a") as f:
+            f.write(f"$ {script} {' '.join(args)}\n{result.stdout}"
+                    f"[{result.returncode}]\n")
+        return result.returncode, result.stdout
+
+    def good(self, script, *args, **env):
+        status, out = self.run(script, *args, **env)
+        if status:
+            raise Failure(f"{script} {' '.join(args)} failed:\n{out}")
+        return out
+
+    def bad(self, script, *args, says=(), **env):
+        status, out = self.run(script, *args, **env)
+        if not status:
+            raise Failure(f"{script} {' '.join(args)} did not fail:\n{out}")
+        if "Traceback" in out:
+            raise Failure(out)
+        for words in says:
+            if words not in out:
+                raise Failure(f"{script} {' '.join(args)} failed without "
+                              f"saying {words!r}:\n{out}")
+        return out
+
+    def same(self):
+        """Raises when the repository is not what it was at the start."""
+        changes = Git(self.top)("status", "--porcelain")
+        if changes:
+            diff = Git(self.top)("diff")
+            raise Failure(f"{changes}\n{diff[:2000]}")
+
+    def write(self, path, text, executable=False):
+        full = os.path.join(self.tree, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "w") as f:
+            f.write(text)
+        if executable:
+            os.chmod(full, 0o755)
+
+    def append(self, path, text):
+        with open(os.path.join(self.tree, path), "a") as f:
+            f.write(text)
+
+    def commit(self, subject, *paths, signed=True):
+        self.git("add", "-f", *paths)
+        self.git("commit", "-q", "-m", subject + (SIGNED if signed else ""),
+                 env=IDENTITY)
+
+    def back(self):
+        """The tree and the repository as they were."""
+        self.git("reset", "-q", "--hard", "refs/series/applied")
+        Git(self.top)("checkout", "-q", "--", ".")
+        Git(self.top)("clean", "-q", "-f", "-d", "-e", "build")
+
+
+def run_scripts(layer):
+    box = Sandbox(layer)
+
+    def tree(*args):
+        return box.good("tree", *args)
+
+    def round_trip():
+        tree("--kernel-src", box.src)
+        box.good("refresh")
+        box.same()
+
+    layer.test("tree and refresh without a change give no difference",
+               round_trip)
+
+    def twice():
+        before = {p: os.stat(os.path.join(box.tree, p)).st_mtime_ns
+                  for p in box.git("ls-files").split("\n") if p}
+        heads = box.git("rev-parse", "HEAD")
+        shutil.rmtree(box.build)
+        tree("--kernel-src", box.src)
+        if box.git("rev-parse", "HEAD") != heads:
+            raise Failure("two runs made different commits")
+        tree()
+        if "up to date" not in tree():
+            raise Failure("a second make tree did something")
+        return before
+
+    layer.test("the commits are the same each time; a second run does nothing",
+               twice)
+
+    def edit():
+        box.append("kernel/exec_domain.c", "\n/* an edit */\n")
+        box.write("kernel/brought.c", "int brought;\n")
+        box.write("kernel/brought.sh", "#!/bin/sh\n", executable=True)
+        box.commit("test: an edit and two files", "kernel/exec_domain.c",
+                   "kernel/brought.c", "kernel/brought.sh")
+        box.good("refresh")
+        with open(os.path.join(box.top, "kernel/brought.c")) as f:
+            assert f.read() == "int brought;\n"
+        assert os.access(os.path.join(box.top, "kernel/brought.sh"), os.X_OK)
+        last = read_series(box.top)[-1]
+        assert last.new_files == ["kernel/brought.c", "kernel/brought.sh"], \
+            last.new_files
+        assert "+/* an edit */" in last.diff, last.diff
+        # and from patches/ alone the same tree comes out
+        kept = box.git("rev-parse", "HEAD^{tree}")
+        shutil.rmtree(box.build)
+        tree("--kernel-src", box.src)
+        made = box.git("ls-tree", "-r", "HEAD")
+        assert "kernel/brought.sh" in made and kept, made
+        Git(box.top)("add", "-A")
+        box.good("refresh")
+        diff = Git(box.top)("diff", "--name-only")
+        assert not diff, diff
+
+    layer.test("a commit in the tree arrives in patches/ and comes back", edit)
+
+    def incremental():
+        untouched = os.stat(os.path.join(box.tree, "Makefile")).st_mtime_ns
+        edited = os.path.join(box.tree, "kernel/exec_domain.c")
+        before = os.stat(edited).st_mtime_ns
+        with open(os.path.join(box.top, "kernel/brought.c"), "a") as f:
+            f.write("int more;\n")
+        out = tree()
+        assert "1 files written" in out, out
+        assert os.stat(edited).st_mtime_ns == before
+        assert os.stat(os.path.join(box.tree,
+                                    "Makefile")).st_mtime_ns == untouched
+        with open(os.path.join(box.tree, "kernel/brought.c")) as f:
+            assert "int more;" in f.read()
+
+    layer.test("a changed whole file is the only one that make tree writes",
+               incremental)
+
+    def removed():
+        box.git("reset", "-q", "--hard", "HEAD~1")
+        box.good("refresh")
+        for name in ("kernel/brought.c", "kernel/brought.sh"):
+            assert not os.path.exists(os.path.join(box.top, name)), name
+        Git(box.top)("reset", "-q")
+        box.same()
+        with open(os.path.join(box.tree, "kernel/exec_domain.c")) as f:
+            assert "an edit" not in f.read()
+
+    layer.test("a file that no commit brings any more is removed", removed)
+
+    def twice_touched():
+        box.write("kernel/brought.c", "int brought;\n")
+        box.commit("test: bring", "kernel/brought.c")
+        box.append("kernel/brought.c", "int again;\n")
+        box.commit("test: touch again", "kernel/brought.c")
+        box.bad("refresh", says=("kernel/brought.c", "test: bring",
+                                 "test: touch again"))
+        box.same()
+        box.back()
+
+    layer.test("refused: a new file that two commits touch", twice_touched)
+
+    def unsigned():
+        box.write("kernel/brought.c", "int brought;\n")
+        box.commit("test: bring", "kernel/brought.c", signed=False)
+        box.bad("refresh", says=("not signed off", "test: bring"))
+        box.back()
+
+    layer.test("refused: a commit that is not signed off", unsigned)
+
+    def our_name():
+        box.write("bench/x.c", "int x;\n")
+        box.commit("test: bring", "bench/x.c")
+        box.bad("refresh", says=("bench/x.c",))
+        box.back()
+
+    layer.test("refused: a new file at a path of the repository's own",
+               our_name)
+
+    def uncommitted():
+        path = sorted(touched_files(read_series()))[0]
+        box.append(path, "\n")
+        box.bad("refresh", says=("not committed", path))
+        with open(os.path.join(box.top, read_series(box.top)[0].new_files[0]
+                               if read_series(box.top)[0].new_files
+                               else "patches/series"), "a") as f:
+            f.write("\n")
+        box.bad("tree", says=("not committed", path))
+        box.back()
+        tree()
+
+    layer.test("refused: edits in the tree that are not committed",
+               uncommitted)
+
+    def unrefreshed():
+        box.write("kernel/brought.c", "int brought;\n")
+        box.commit("test: bring", "kernel/brought.c")
+        brought = [p for patch in read_series() for p in patch.new_files]
+        with open(os.path.join(box.top, brought[0]), "a") as f:
+            f.write("\n")
+        box.bad("tree", says=("not in patches/", "test: bring"))
+        box.bad("refresh", says=(f"{box.tree} was made of them",))
+        assert os.path.exists(os.path.join(box.tree, "kernel/brought.c"))
+        box.back()
+        tree()
+
+    layer.test("refused: what would overwrite commits or edits of either side",
+               unrefreshed)
+
+    def stray():
+        plain = "kernel/groups.c"
+        box.append(plain, "\n/* stray */\n")
+        box.bad("refresh", says=(plain, "was edited"))
+        with open(os.path.join(box.src, plain)) as f:
+            pristine = f.read()
+        box.commit("test: an edit of a file just put under git", plain)
+        box.good("refresh")
+        last = read_series(box.top)[-1]
+        assert last.new_files == [] and "+/* stray */" in last.diff \
+            and "new file" not in last.diff, last.text()
+        # git takes the file away with the commit; make tree brings it back
+        box.git("reset", "-q", "--hard", "HEAD~1")
+        box.good("refresh")
+        tree()
+        with open(os.path.join(box.tree, plain)) as f:
+            assert f.read() == pristine
+        box.write("kernel/stray.c", "int stray;\n")
+        box.bad("refresh", says=("kernel/stray.c", "is new"))
+        os.rename(os.path.join(box.tree, "kernel/stray.c"),
+                  os.path.join(box.tree, "kernel/stray.o"))
+        box.good("refresh")
+        box.same()
+
+    layer.test("an edit of a file that is not under git is not lost", stray)
+
+    def add():
+        plain = "kernel/user.c"
+        count = box.git("rev-list", "--count", "HEAD")
+        box.append(plain, "\n/* added */\n")
+        tree("--add", plain)
+        assert box.git("rev-list", "--count", "HEAD") == count
+        assert plain in box.git("status", "--porcelain",
+                                "--untracked-files=no")
+        box.commit("test: an edit", plain)
+        box.git("rebase", "-q", "--root", env=IDENTITY)
+        box.back()
+        with open(os.path.join(box.tree, plain)) as f:
+            assert "added" not in f.read()
+        box.good("refresh")
+        box.same()
+        box.bad("tree", "--add", "no/such.c", says=("no/such.c",))
+
+    layer.test("make tree-add puts a file of the base under git", add)
+
+    def bad_patch():
+        series = [p for p in read_series(box.top) if p.diff]
+        path = os.path.join(box.top, "patches", series[0].name)
+        with open(path) as f:
+            text = f.read()
+        lines = text.split("\n")
+        at = next(n for n, line in enumerate(lines)
+                  if line.startswith("@@"))
+        old = [n for n in range(at + 1, len(lines))
+               if lines[n].startswith(" ") and lines[n].strip()]
+        for n in old[:3]:
+            lines[n] = lines[n][:1] + "no such line" + lines[n][1:]
+        with open(path, "w") as f:
+            f.write("\n".join(lines))
+        out = box.bad("tree", says=(series[0].name, "does not apply",
+                                    "log: "))
+        log = re.search(r"log: (\S+)", out)[1]
+        assert os.path.getsize(log)
+        with open(path, "w") as f:
+            f.write(text)
+        tree()
+        box.good("refresh")
+        box.same()
+
+    layer.test("a patch that does not apply: told, and the next run recovers",
+               bad_patch)
+
+    def cut_short():
+        brought = [p for patch in read_series() for p in patch.new_files]
+        path = os.path.join(box.top, brought[0])
+        with open(path, "a") as f:
+            f.write("\n/* a change */\n")
+        # a directory where a temporary file has to go stops the writing
+        block = os.path.join(box.tree, brought[0] + ".new")
+        os.mkdir(block)
+        box.bad("tree", says=(brought[0],))
+        os.rmdir(block)
+        tree()
+        with open(os.path.join(box.tree, brought[0])) as f:
+            assert "a change" in f.read()
+        Git(box.top)("checkout", "-q", "--", ".")
+        tree()
+
+    layer.test("a run that was cut short is completed by the next", cut_short)
+
+    def disk_full():
+        shutil.rmtree(box.build)
+        os.makedirs(os.path.join(box.build, "log"))
+        for name in ("base.log", "tree.log"):
+            os.symlink("/dev/full", os.path.join(box.build, "log", name))
+        box.bad("tree", "--kernel-src", tarball(box, "xz"),
+                says=("No space left", "disk is full"))
+        for name in ("base.log", "tree.log"):
+            os.unlink(os.path.join(box.build, "log", name))
+        tree("--kernel-src", box.src)
+        box.good("refresh")
+        box.same()
+
+    layer.test("no space left: told, and the next run recovers", disk_full)
+
+    def from_tarball():
+        box.git("rev-parse", "HEAD")
+        heads = box.git("rev-parse", "HEAD")
+        for kind in ("xz", "gz"):
+            shutil.rmtree(box.build)
+            tree("--kernel-src", tarball(box, kind))
+            assert box.git("rev-parse", "HEAD") == heads
+        # the source named last is kept when none is named
+        assert "up to date" in tree()
+
+    layer.test("KERNEL_SRC names a tarball", from_tarball)
+
+    def versions():
+        for words, says in (
+                (("6", "11", "100"), ("6.11.100", "6.12.y")),
+                (("6", "13", "0"), ("6.13.0", "6.12.y")),
+                (("7", "12", "117"), ("7.12.117",)),
+                (("6", "12", "99"), ("6.12.99", "6.12.100"))):
+            other = os.path.join(layer.dir, "other")
+            shutil.rmtree(other, ignore_errors=True)
+            shutil.copytree(box.src, other)
+            path = os.path.join(other, "Makefile")
+            with open(path) as f:
+                text = f.read()
+            for name, word in zip(("VERSION", "PATCHLEVEL", "SUBLEVEL"),
+                                  words):
+                text = re.sub(rf"^{name} = .*$", f"{name} = {word}", text,
+                              count=1, flags=re.M)
+            with open(path, "w") as f:
+                f.write(text)
+            box.bad("tree", "--kernel-src", other, says=says)
+        assert "up to date" in tree()
+
+    layer.test("refused by its version: another kernel, a 6.12.y too old",
+               versions)
+
+    def no_source():
+        box.bad("tree", "--kernel-src", os.path.join(layer.dir, "none"),
+                says=("no such directory or tarball",))
+        box.bad("tree", "--kernel-src", os.path.join(TOP, "qemu"),
+                says=("Makefile",))
+        cut = os.path.join(layer.dir, "cut.tar.xz")
+        with open(tarball(box, "xz"), "rb") as f, open(cut, "wb") as g:
+            g.write(f.read()[:2000])
+        box.bad("tree", "--kernel-src", cut, says=("log: ",))
+        assert "up to date" in tree()
+
+    layer.test("refused: no source, no kernel's source, half a tarball",
+               no_source)
+
+    def newer():
+        """Another 6.12.y: the tree is made anew, its objects go."""
+        other = os.path.join(layer.dir, "newer")
+        shutil.copytree(box.src, other)
+        path = os.path.join(other, "Makefile")
+        with open(path) as f:
+            text = f.read()
+        with open(path, "w") as f:
+            f.write(re.sub(r"^SUBLEVEL = .*$", "SUBLEVEL = 200", text,
+                           count=1, flags=re.M))
+        os.makedirs(os.path.join(box.build, "kernel"))
+        box.write("kernel/brought.c", "int brought;\n")
+        box.commit("test: bring", "kernel/brought.c")
+        box.bad("tree", "--kernel-src", other, says=("test: bring",))
+        box.back()
+        out = tree("--kernel-src", other)
+        assert "6.12.200" in out, out
+        assert not os.path.exists(os.path.join(box.build, "kernel"))
+        tree("--kernel-src", box.src)
+
+    layer.test("another 6.12.y by KERNEL_SRC makes the tree anew", newer)
+
+    def imported():
+        """refresh --from, out of a repository that has the whole base."""
+        whole = os.path.join(layer.dir, "whole")
+        shutil.copytree(box.src, whole)
+        git = Git(whole)
+        git("init", "-q", "-b", "main")
+        git("add", "-A", "-f")
+        git("commit", "-q", "-m", "base", env=IDENTITY)
+        git("tag", "base")
+        mails = os.path.join(layer.check.build, "series")
+        git("am", "-q", *[os.path.join(mails, n)
+                          for n in sorted(os.listdir(mails))
+                          if "0000-cover-letter" not in n], env=IDENTITY)
+        box.good("refresh", "--from", whole, "base..HEAD")
+        box.same()
+        box.good("refresh", "--from", whole, "base..HEAD~1")
+        assert len(read_series(box.top)) == len(read_series()) - 1
+        box.bad("refresh", "--from", whole, "base..HEAD",
+                says=("not committed",))
+        box.good("refresh", "--force", "--from", whole, "base..HEAD")
+        box.same()
+
+    layer.test("refresh --from another repository gives the same files",
+               imported)
+
+    layer.test("packages: named, and stops, without apt and without root",
+               packages, layer)
+    layer.test("every script parses; shellcheck has nothing to say", lint)
+    layer.test("nothing but the series in the series' directories",
+               only_series)
+    shutil.rmtree(os.path.join(layer.dir, "repo"))
+
+
+def tarball(box, kind):
+    path = os.path.join(box.layer.dir, f"small.tar.{kind}")
+    if not os.path.exists(path):
+        with tarfile.open(path, f"w:{kind}") as tar:
+            tar.add(box.src, "linux-source-6.12")
+    return path
+
+
+def packages(layer):
+    """scripts/packages where dpkg, apt and sudo are not to be found."""
+    tools = os.path.join(layer.dir, "tools")
+    os.makedirs(tools)
+    for name in ("sh", "cat", "sed", "grep", "id", "tr", "cut", "dirname",
+                 "awk", "mkdir", "wc", "date", "env", "tail"):
+        os.symlink(shutil.which(name), os.path.join(tools, name))
+
+    def run(path, *extra):
+        return subprocess.run(
+            ["sh", os.path.join(TOP, "scripts/packages"), *extra],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env={"PATH": path, "BUILD": os.path.join(layer.dir, "pkg")})
+
+    result = run(tools)
+    assert result.returncode == 1, result.stdout
+    assert "there is no apt" in result.stdout, result.stdout
+    for name in ("gcc", "qemu-system-x86", "linux-source-6.12"):
+        assert re.search(rf"^    {name}$", result.stdout, re.M), result.stdout
+    # apt is there, something is missing, and we are nobody
+    for name, text in (("apt-get", "#!/bin/sh\nexit 99\n"),
+                       ("dpkg-query", "#!/bin/sh\nexit 1\n"),
+                       ("id", "#!/bin/sh\necho 1000\n")):
+        path = os.path.join(tools, name)
+        if os.path.lexists(path):
+            os.unlink(path)
+        with open(path, "w") as f:
+            f.write(text)
+        os.chmod(path, 0o755)
+    result = run(tools)
+    assert result.returncode == 1, result.stdout
+    assert "neither root nor sudo" in result.stdout, result.stdout
+    # root, and apt fails
+    with open(os.path.join(tools, "id"), "w") as f:
+        f.write("#!/bin/sh\necho 0\n")
+    with open(os.path.join(tools, "apt-get"), "w") as f:
+        f.write("#!/bin/sh\necho 'E: Failed to fetch something'\nexit 100\n")
+    result = run(tools)
+    assert result.returncode == 1, result.stdout
+    assert "E: Failed to fetch something" in result.stdout, result.stdout
+    assert "log: " in result.stdout, result.stdout
+
+
+def lint():
+    names = [n for n in Git(TOP)("ls-files", "scripts", "qemu", "bench",
+                                 ".ci").split("\n") if n]
+    shells = []
+    for name in names:
+        path = os.path.join(TOP, name)
+        with open(path, "rb") as f:
+            head = f.read(64).split(b"\n")[0]
+        if name.endswith(".py") or b"python" in head:
+            with open(path) as f:
+                compile(f.read(), path, "exec")
+        elif head.startswith(b"#!") and b"sh" in head:
+            shells.append(path)
+        if head.startswith(b"#!") and not os.stat(path).st_mode & stat.S_IXUSR:
+            raise Failure(f"{name} is not executable")
+    result = subprocess.run(["shellcheck", *shells], stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True)
+    if result.returncode or not shells:
+        raise Failure(result.stdout or "no shell script")
+
+
+def only_series():
+    """Each file under git is the frame's or is brought by a patch."""
+    brought = {p for patch in read_series() for p in patch.new_files}
+    own = ("README.md", "COPYING", "MAINTAINERS", "Makefile", ".gitignore")
+    stray = [n for n in Git(TOP)("ls-files").split("\n")
+             if n not in own and n not in brought and
+             n.split("/")[0] not in ("patches", "qemu", "bench", "scripts",
+                                     ".ci")]
+    if stray:
+        raise Failure("neither the frame's nor brought by a patch: "
+                      + ", ".join(stray))
+
+
+# A line of each kind, as the kernel prints it.
+REPORTS = (
+    ("warning", "WARNING: CPU: 1 PID: 42 at kernel/events/core.c:1234 f+0x1"),
+    ("warning", "WARNING: possible circular locking dependency detected"),
+    ("warning", "WARNING: suspicious RCU usage"),
+    ("bug", "BUG: unable to handle page fault for address: ffff888000000000"),
+    ("bug", "BUG: sleeping function called from invalid context at x.c:1"),
+    ("bug", "BUG: scheduling while atomic: a.out/42/0x00000002"),
+    ("bug", "BUG kmalloc-64 (Not tainted): Poison overwritten"),
+    ("bug", "kernel BUG at kernel/unwind/deferred.c:42!"),
+    ("bug", "watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [a.out:42]"),
+    ("bug", "BUG: KASAN: slab-use-after-free in unwind_deferred_request+0x1"),
+    ("bug", "BUG: KCSAN: data-race in a / b"),
+    ("ubsan", "UBSAN: array-index-out-of-bounds in kernel/unwind/user.c:1:2"),
+    ("oops", "Oops: 0000 [#1] PREEMPT SMP"),
+    ("oops", "Oops: general protection fault, probably for non-canonical"),
+    ("panic", "Kernel panic - not syncing: Attempted to kill init!"),
+    ("rcu stall", "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:"),
+    ("rcu stall", "rcu: INFO: rcu_preempt self-detected stall on CPU"),
+    ("rcu stall", "rcu: INFO: rcu_sched detected expedited stalls on x"),
+    ("hung task", "INFO: task a.out:42 blocked for more than 120 seconds."),
+    ("lockdep", "INFO: trying to register non-static key."),
+    ("lockdep", "DEBUG_LOCKS_WARN_ON(current->hardirq_context)"),
+    ("debug objects", "ODEBUG: free active (active state 0) object: 1 x"),
+    ("memory", "list_del corruption. prev->next should be x, but was y"),
+    ("memory", "refcount_t: underflow; use-after-free."),
+)
+HARMLESS = (
+    "printk: legacy console [ttyS0] enabled",
+    "traps: a.out[42] general protection fault ip:1 sp:2 error:0 in a.out",
+    "a.out[42]: segfault at 0 ip 1 sp 2 error 4 in a.out[3+4]",
+    "rcu: Preemptible hierarchical RCU implementation.",
+    "rcu: RCU calculated value of scheduler-enlistment delay is 10 jiffies.",
+    "perf: interrupt took too long (2501 > 2500), lowering to 79000",
+    "x86/fpu: Supporting XSAVE feature 0x001: 'x87 floating point registers'",
+    "Spectre V2 : Mitigation: Retpolines",
+    "# Subtest: a_test_about_BUG_lines",
+    "debugfs: no WARNING",
+)
+
+
+def run_guest(layer):
+    check = layer.check
+    runner = os.path.join(TOP, "qemu", "run")
+
+    def run(name, *args, **kwargs):
+        result = subprocess.run(
+            [runner, "--build", check.build, "--kernel", check.bzimage,
+             "--timeout", "60", "--log", layer.log(name + ".console"), *args],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            errors="replace", cwd=TOP, **kwargs)
+        with open(layer.log(name + ".log"), "w") as f:
+            f.write(f"{result.stdout}\n--- {result.returncode}\n"
+                    f"{result.stderr}")
+        return result
+
+    def expect(result, status, out=None, says=()):
+        said = f"status {result.returncode}\n{result.stdout[-800:]}\n" \
+               f"{result.stderr[-1500:]}"
+        if result.returncode != status:
+            raise Failure(f"status {status} is wanted: {said}")
+        if out is not None and result.stdout != out:
+            raise Failure(f"{out!r} is wanted: {said}")
+        for words in says:
+            if words not in result.stderr:
+                raise Failure(f"{words!r} is not said: {said}")
+
+    def kinds():
+        for kind, line in REPORTS:
+            for prefix in ("", "[   12.345678] ", "[   12.345678][  T123] "):
+                assert console.kind_of(prefix + line) == kind, \
+                    (prefix + line, console.kind_of(prefix + line))
+        for line in HARMLESS:
+            assert console.kind_of("[    1.000000] " + line) is None, line
+        found = console.reports("\n".join(r for _, r in REPORTS), ["WARNING"])
+        assert found and not any("WARNING" in f[2] for f in found), found
+
+    layer.test("the parser knows each kind of report, and what is none",
+               kinds)
+
+    def statuses():
+        expect(run("status", "echo out; echo err >&2; exit 3"), 3,
+               "out\nerr\n")
+        expect(run("signal", "kill -9 $$"), 137, "")
+
+    layer.test("the command's output and exit status are handed back",
+               statuses)
+
+    def world():
+        out = os.path.join(layer.dir, "out")
+        os.makedirs(out)
+        result = run(
+            "world", "--smp", "4", "--rw", out,
+            f"nproc; pwd; ls -d /etc/passwd; echo kept >{out}/file; "
+            f"touch {TOP}/README.md 2>/dev/null || echo read-only; "
+            "printf 'a\\0b' | wc -c; echo again >/dev/stdout; "
+            "grep -c . /proc/self/status >/dev/null && "
+            "ls -d /sys/kernel/tracing/events /sys/kernel/debug/kunit "
+            ">/dev/null && echo mounted")
+        expect(result, 0, f"4\n{TOP}\n/etc/passwd\nread-only\n3\nagain\n"
+               "mounted\n")
+        with open(os.path.join(out, "file")) as f:
+            assert f.read() == "kept\n"
+
+    layer.test("the host's root read-only, a directory of it writable", world)
+
+    def large():
+        result = run("large", "seq 1 300000")
+        expect(result, 0, "".join(f"{n}\n" for n in range(1, 300001)))
+
+    layer.test("two megabytes of output arrive whole", large)
+
+    def reported():
+        for kind, line in REPORTS:
+            assert "'" not in line
+        lines = "; ".join(f"echo '{line}' >/dev/kmsg" for _, line in REPORTS)
+        result = run("reports", lines + "; echo fine")
+        expect(result, 125, "fine\n", ("the guest's kernel reports",))
+        with open(layer.log("reports.console")) as f:
+            found = {text for _, _, text in console.reports(f.read())}
+        for _, line in REPORTS:
+            assert any(line in text for text in found), line
+        # one alone is enough, and is shown
+        expect(run("kasan", "echo 'BUG: KASAN: x' >/dev/kmsg"), 125, "",
+               ("BUG: KASAN: x",))
+        expect(run("allowed", "--allow", "KASAN: expected",
+                   "echo 'BUG: KASAN: expected' >/dev/kmsg"), 0, "")
+
+    layer.test("a report on the console fails the run and is shown", reported)
+
+    def hangs():
+        expect(run("hang", "--timeout", "10", "echo begun; sleep 1000"), 124,
+               "begun\n", ("time limit of 10 s",))
+
+    layer.test("a guest that hangs is ended at the time limit", hangs)
+
+    def goes_down():
+        expect(run("down", "echo begun; echo b >/proc/sysrq-trigger; "
+                   "sleep 100"), 125, "begun\n",
+               ("without saying that it was done",))
+        expect(run("panic", "echo c >/proc/sysrq-trigger; sleep 100"), 125,
+               "", ("Kernel panic",))
+        expect(run("early", "--append", "rdinit=/none init=/none", "true"),
+               125, "", ("without saying that it was done",))
+
+    layer.test("a guest that goes down without a word is a failure",
+               goes_down)
+
+    def refused():
+        for args, says in (
+                (("--smp", "9", "true"), "1 to 8 CPUs"),
+                (("--smp", "0", "true"), "1 to 8 CPUs"),
+                (("--kernel", "/none", "true"), "no kernel at /none"),
+                (("--rw", "/no/such", "true"), "no such directory")):
+            result = run("refused", *args)
+            assert result.returncode in (2, 125), result
+            assert says in result.stderr, result.stderr
+        result = run("no-terminal", stdin=subprocess.DEVNULL)
+        expect(result, 125, "", ("needs a terminal",))
+
+    layer.test("bad options are refused by name", refused)
+
+    def kvm():
+        """A probe that does not come up means TCG, and is not repeated."""
+        fake = os.path.join(layer.dir, "fake")
+        os.makedirs(fake)
+        real = shutil.which("qemu-system-x86_64")
+        with open(os.path.join(fake, "qemu-system-x86_64"), "w") as f:
+            f.write(f"#!/bin/sh\ncase \" $* \" in *' -accel kvm '*) "
+                    f"exec sleep 1000 ;; esac\nexec {real} \"$@\"\n")
+        os.chmod(os.path.join(fake, "qemu-system-x86_64"), 0o755)
+        env = dict(os.environ, ACCEL="auto",
+                   PATH=fake + ":" + os.environ["PATH"])
+        build = os.path.join(layer.dir, "kvm-build")
+        first = run("kvm-1", "--build", build, "-v", "echo up", env=env)
+        second = run("kvm-2", "--build", build, "-v", "echo up", env=env)
+        for result in (first, second):
+            expect(result, 0, "up\n", ("tcg",))
+        assert "using TCG" in first.stderr, first.stderr
+        assert "using TCG" not in second.stderr, second.stderr
+
+    if os.access("/dev/kvm", os.R_OK | os.W_OK):
+        layer.test("a KVM guest that hangs: TCG, said once", kvm)
+    else:
+        layer.skip("a KVM guest that hangs: TCG, said once",
+                   "there is no /dev/kvm here")
+
+    def icount():
+        result = run("icount", "--icount", "grep -c ^processor /proc/cpuinfo")
+        expect(result, 0, "1\n")
+
+    layer.test("one CPU whose clock counts instructions", icount)
+
+    def small():
+        result = run("none", "--root", "none", "ls /bin/busybox; ls -d /home "
+                     "2>/dev/null; echo end")
+        expect(result, 0, "/bin/busybox\nend\n")
+
+    layer.test("a guest without the host's root", small)
