@@ -129,9 +129,9 @@ def acquire(build, source):
             raise Failure(
                 f"{source} is not there; install Debian's package {PACKAGE} "
                 f"(scripts/packages does), or {ANOTHER}")
-    elif not os.path.exists(source):
+    elif not os.path.exists(os.path.expanduser(source)):
         raise Failure(f"KERNEL_SRC={source}: no such directory or tarball")
-    source = os.path.realpath(source)
+    source = os.path.realpath(os.path.expanduser(source))
     open(log, "w").close()
     version = check_version(read_makefile(source, log), source)
     want = identity(source)

@@ -77,16 +77,23 @@ def call(args, log=None, check=True, **kwargs):
     result = subprocess.run(args, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True,
                             errors="surrogateescape", **kwargs)
+    where = os.path.dirname(log) if log else TOP
     if log:
-        with open(log, "a", errors="surrogateescape") as f:
-            f.write(f"$ {' '.join(args)}\n{result.stdout}")
+        try:
+            with open(log, "a", errors="surrogateescape") as f:
+                f.write(f"$ {' '.join(args)}\n{result.stdout}")
+        except OSError as error:
+            # what went wrong is to be told even where there is no room for it
+            if result.returncode == 0:
+                raise
+            log += f" (cut short: {error.strerror})"
     if check and result.returncode:
         tail = "\n".join("    " + line for line in
                          result.stdout.rstrip().split("\n")[-15:])
         raise Failure(f"{' '.join(args[:6])} failed "
                       f"(exit status {result.returncode}):\n{tail}"
                       + (f"\n  log: {log}" if log else "")
-                      + f"\n  {remedy_of(result.stdout)}")
+                      + f"\n  {remedy_of(result.stdout, where)}")
     return result
 
 
