@@ -26,15 +26,18 @@ struct request {
 };
 
 static int zero_fd, null_fd;
-static char table[256 * PAGE];
+static char table[1024 * PAGE];
 
-static inline long call(long nr, long a, long b, long c, long d)
+static inline long call(long nr, long a, long b, long c, long d, long e)
 {
 	register long r10 asm("r10") = d;
+	register long r8 asm("r8") = e;
+	register long r9 asm("r9") = 0;
 	long ret;
 
 	asm volatile("syscall" : "=a" (ret)
-		     : "0" (nr), "D" (a), "S" (b), "d" (c), "r" (r10)
+		     : "0" (nr), "D" (a), "S" (b), "d" (c), "r" (r10), "r" (r8),
+		       "r" (r9)
 		     : "rcx", "r11", "memory");
 	return ret;
 }
@@ -44,57 +47,60 @@ static inline long call(long nr, long a, long b, long c, long d)
 
 static CALL void read_pages(struct request *req)
 {
-	AFTER(call(SYS_read, zero_fd, (long)table, sizeof(table), 0));
+	AFTER(call(SYS_read, zero_fd, (long)table, sizeof(table), 0, 0));
 }
 
 static CALL void write_log(struct request *req)
 {
-	AFTER(call(SYS_write, null_fd, (long)table, 512, 0));
+	AFTER(call(SYS_write, null_fd, (long)table, 512, 0, 0));
 }
 
 static CALL void check_owner(struct request *req)
 {
-	AFTER(call(SYS_getppid, 0, 0, 0, 0));
+	AFTER(call(SYS_getppid, 0, 0, 0, 0, 0));
 }
 
 static CALL void wait_for_disk(struct request *req)
 {
 	struct timespec ts = { .tv_nsec = 200000 };
 
-	AFTER(call(SYS_nanosleep, (long)&ts, 0, 0, 0));
+	AFTER(call(SYS_nanosleep, (long)&ts, 0, 0, 0, 0));
 }
 
 /* No system call: the samples are taken in page faults. */
 static CALL void fill_cache(struct request *req)
 {
-	char *map = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	long map = call(SYS_mmap, 0, PAGES * PAGE, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	unsigned long i;
 
-	if (map == MAP_FAILED)
+	if (map < 0)
 		exit(1);
 	for (i = 0; i < PAGES; i++)
 		((volatile char *)map)[i * PAGE] = 1;
-	AFTER(munmap(map, PAGES * PAGE));
+	AFTER(call(SYS_munmap, map, PAGES * PAGE, 0, 0, 0));
 }
 
 static CALL void scan_table(struct request *req)
 {
-	switch (req->kind % 5) {
+	switch (req->kind % 16) {
 	case 0:
-		read_pages(req);
+		wait_for_disk(req);
 		break;
 	case 1:
 		write_log(req);
 		break;
 	case 2:
+	case 10:
 		check_owner(req);
 		break;
-	case 3:
-		wait_for_disk(req);
+	case 4:
+	case 8:
+	case 12:
+		fill_cache(req);
 		break;
 	default:
-		fill_cache(req);
+		read_pages(req);
 		break;
 	}
 	AFTER(1);
