@@ -29,7 +29,7 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 	--env PERF_EXEC_PATH=$(build)/linux-6.12/tools/perf $(ARGS)
 
 .PHONY: help demo check tree tree-add kernel kernel-base perf vm series \
-	refresh packages clean
+	refresh packages bench-kernel clean
 .NOTPARALLEL:
 
 help:
@@ -47,6 +47,8 @@ help:
 	@echo '  make perf              build/perf/perf'
 	@echo '  make vm                a shell in the guest'
 	@echo '  make vm CMD='"'...'"'      one command there; make tells its exit status'
+	@echo '  make bench-kernel      what a sampled call costs, in instructions, against the'
+	@echo '                         base; build/bench/kernel.json'
 	@echo '  make clean             remove build/, unless the tree has unsaved work'
 	@echo
 	@echo 'Variables, each at the end of any of these commands:'
@@ -61,7 +63,7 @@ help:
 	@echo '  TIMEOUT=SECONDS        vm: for one command (600); 0: none'
 	@echo '  ACCEL=auto|tcg|kvm     auto: KVM if a probe boot proves it, else TCG'
 	@echo "  ARGS='...'             vm: more options for qemu/run (qemu/run --help); check:"
-	@echo '                         more for scripts/check'
+	@echo '                         more for scripts/check; bench-kernel: for bench/kernel'
 	@echo "  LAYER='a b'            check: these layers only; scripts/check --list"
 	@echo '  JOBS=N                 compilers at once (all CPUs)'
 	@echo '  VERSION=N              series: [PATCH vN ...]'
@@ -91,6 +93,11 @@ kernel-base: packages
 
 perf: tree
 	@scripts/build perf
+
+# both kernels without the tests' hooks, which cost instructions
+bench-kernel: kernel-base tree
+	@scripts/build kernel-bench
+	@bench/kernel --build $(build) $(ARGS)
 
 # make itself ends with 2 whatever a command's status was; it tells that status
 # as "Error N", and qemu/run ends with it
