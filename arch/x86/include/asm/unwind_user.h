@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef _ASM_X86_UNWIND_USER_H
+#define _ASM_X86_UNWIND_USER_H
+
+#include <linux/sched.h>
+#include <linux/thread_info.h>
+#include <linux/uaccess.h>
+#include <linux/unwind_user_types.h>
+
+#include <asm/asm.h>
+#include <asm/extable_fixup_types.h>
+#include <asm/perf_event.h>
+#include <asm/ptrace.h>
+#include <asm/segment.h>
+
+/*
+ * A frame record is two words: the caller's frame pointer, and above it the
+ * return address (psABI x86-64, 3.2.2 and figure 3.3; the i386 psABI has the
+ * same with words of 4 bytes).
+ *
+ * The canonical frame address, the value of the stack pointer before the call
+ * instruction, is right above the record.
+ */
+#define ARCH_UNWIND_USER_RECORD_WORDS	2
+
+/**
+ * arch_unwind_user_regs - note where a walk of current's user stack starts
+ * @dst:	filled in
+ * @regs:	task_pt_regs(current)
+ *
+ * @dst->word is 0 for a stack that cannot be walked: vm86 mode, registers that
+ * are not of user mode, 32-bit code in a kernel without it.
+ *
+ * Context: Any, NMI included.
+ */
+static __always_inline void
+arch_unwind_user_regs(struct unwind_user_regs *dst, const struct pt_regs *regs)
+{
+	dst->ip = regs->ip;
+	dst->sp = regs->sp;
+	dst->fp = regs->bp;
+	dst->cs = regs->cs;
+	dst->ss = regs->ss;
+	dst->at_entry = is_uprobe_at_func_entry((struct pt_regs *)regs);
+
+	if (unlikely(!user_mode((struct pt_regs *)regs) ||
+		     (regs->flags & X86_VM_MASK)))
+		dst->word = 0;
+	else if (likely(user_64bit_mode((struct pt_regs *)regs)))
+		dst->word = 8;
+	else
+		dst->word = IS_ENABLED(CONFIG_IA32_EMULATION) ? 4 : 0;
+}
+
+/* Do the segments start at 0, so that nothing but @regs is needed for a walk? */
+static __always_inline bool
+arch_unwind_user_flat(const struct unwind_user_regs *regs)
+{
+	return regs->word == 8 ||
+	       (regs->cs == __USER32_CS && regs->ss == __USER_DS);
+}
+
+/**
+ * arch_unwind_user_segments - where the segments of 32-bit code start
+ * @regs:	what arch_unwind_user_regs() noted
+ * @cs_base:	set to the linear address of the code segment
+ * @ss_base:	set to the linear address of the stack segment
+ *
+ * Context: Task context of the task that @regs belong to.
+ * Return: false where the code segment is none of 32-bit code, so that the
+ * size of its stack words is not known.
+ */
+static inline bool
+arch_unwind_user_segments(const struct unwind_user_regs *regs,
+			  unsigned long *cs_base, unsigned long *ss_base)
+{
+	unsigned int rights = 0;
+
+	*cs_base = *ss_base = 0;
+	if (likely(arch_unwind_user_flat(regs)))
+		return true;
+
+	/*
+	 * Bit 22 of what LAR loads is the descriptor's D/B flag: default
+	 * operand size of 32 bits (SDM volume 2, LAR; volume 3, 3.4.5). LAR
+	 * leaves its destination alone when the selector is no good.
+	 */
+	asm("lar %[selector], %[rights]"
+	    : [rights] "+r" (rights)
+	    : [selector] "r" ((unsigned int)regs->cs)
+	    : "cc");
+	if (!(rights & BIT(22)))
+		return false;
+
+	/* With interrupts off the LDT cannot be replaced under us. */
+	guard(irqsave)();
+	*cs_base = get_segment_base(regs->cs);
+	*ss_base = get_segment_base(regs->ss);
+	return true;
+}
+
+/*
+ * The user access window. Every address used in it went through
+ * arch_unwind_user_mask(), also when the CPU speculates, so that the window
+ * needs no range check and no speculation barrier of its own.
+ */
+#define arch_unwind_user_begin()	__uaccess_begin()
+#define arch_unwind_user_end()		__uaccess_end()
+
+static __always_inline unsigned long arch_unwind_user_mask(unsigned long addr)
+{
+	return (__force unsigned long)mask_user_address((void __user *)addr);
+}
+
+/* The register that a fault clears, as struct pt_regs counts them: rAX is 0. */
+#define UNWIND_CLEAR_AX		(EX_TYPE_ZERO_REG | EX_DATA_REG(0))
+
+/**
+ * arch_unwind_user_record - read a frame record inside the window
+ * @fp:		its address, masked
+ * @word:	size of its words, a compile-time constant
+ * @next_fp:	set to the caller's frame pointer
+ * @ra:		set to the return address, 0 where the record cannot be read
+ */
+static __always_inline void
+arch_unwind_user_record(unsigned long fp, const unsigned int word,
+			unsigned long *next_fp, unsigned long *ra)
+{
+	/*
+	 * unsafe_get_user() tests an error code after each load where the
+	 * compiler lacks asm goto with outputs, and two words would take twice
+	 * that. Here a fault clears the return address instead, which the
+	 * caller looks at anyway.
+	 */
+	if (word == 8)
+		asm volatile("1:	movq	(%[fp]), %[next]\n"
+			     "2:	movq	8(%[fp]), %[ra]\n"
+			     "3:\n"
+			     _ASM_EXTABLE_TYPE(1b, 3b, UNWIND_CLEAR_AX)
+			     _ASM_EXTABLE_TYPE(2b, 3b, UNWIND_CLEAR_AX)
+			     : [next] "=&r" (*next_fp), [ra] "=a" (*ra)
+			     : [fp] "r" (fp)
+			     : "memory");
+	else
+		asm volatile("1:	movl	(%[fp]), %k[next]\n"
+			     "2:	movl	4(%[fp]), %k[ra]\n"
+			     "3:\n"
+			     _ASM_EXTABLE_TYPE(1b, 3b, UNWIND_CLEAR_AX)
+			     _ASM_EXTABLE_TYPE(2b, 3b, UNWIND_CLEAR_AX)
+			     : [next] "=&r" (*next_fp), [ra] "=a" (*ra)
+			     : [fp] "r" (fp)
+			     : "memory");
+}
+
+/*
+ * The mark that a kernel entry carries from the walk of its user stack to the
+ * return to user space. It shares a word with TS_COMPAT, which
+ * arch_exit_to_user_mode_prepare() clears on each and every return, so that
+ * taking it back costs no instruction.
+ *
+ * Set in task context only.
+ */
+static __always_inline void arch_unwind_entry_mark(void)
+{
+	current_thread_info()->status |= TS_UNWIND;
+}
+
+static __always_inline bool arch_unwind_entry_marked(void)
+{
+	return READ_ONCE(current_thread_info()->status) & TS_UNWIND;
+}
+
+#endif /* _ASM_X86_UNWIND_USER_H */

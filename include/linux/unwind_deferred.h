@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef _LINUX_UNWIND_DEFERRED_H
+#define _LINUX_UNWIND_DEFERRED_H
+
+#include <linux/sched.h>
+#include <linux/unwind_deferred_types.h>
+#include <linux/unwind_user_types.h>
+
+struct unwind_work;
+
+/**
+ * typedef unwind_callback_t - what a client does with a user stack
+ * @work:	the client
+ * @trace:	the stack; valid until the callback returns; @trace->nr is 0
+ *		where there is none to be had
+ * @cookie:	the cookie that the requests got
+ *
+ * Context: Task context of the task whose stack it is; may sleep. Must not
+ * call unwind_deferred_cancel().
+ */
+typedef void (*unwind_callback_t)(struct unwind_work *work,
+				  struct unwind_stacktrace *trace, u64 cookie);
+
+/**
+ * struct unwind_work - a client of deferred unwinding
+ * @func:	called with each stack that the client asked for
+ * @max:	the most entries the client wants of a stack
+ * @count:	the number of its registration
+ * @bit:	the client's number, -1 where it is not registered
+ *
+ * All set by unwind_deferred_init().
+ */
+struct unwind_work {
+	unwind_callback_t	func;
+	unsigned int		max;
+	u32			count;
+	int			bit;
+};
+
+/* The low half of unwind_task_info::state: clients that asked, that wait. */
+#define UNWIND_CLIENTS		16
+#define UNWIND_ASKED(bit)	(1ULL << (bit))
+#define UNWIND_WAITS(bit)	(1ULL << (UNWIND_CLIENTS + (bit)))
+#define UNWIND_ASKED_MASK	GENMASK_ULL(UNWIND_CLIENTS - 1, 0)
+#define UNWIND_WAITS_MASK	(UNWIND_ASKED_MASK << UNWIND_CLIENTS)
+
+#ifdef CONFIG_UNWIND_DEFERRED
+
+int unwind_deferred_init(struct unwind_work *work, unwind_callback_t func,
+			 unsigned int max);
+int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
+				u64 *cookie);
+void unwind_deferred_cancel(struct unwind_work *work);
+bool unwind_deferred_waits(struct unwind_work *work, struct task_struct *task);
+int unwind_deferred_remote(struct unwind_work *work, struct task_struct *task,
+			   struct unwind_stacktrace *trace, unsigned int max,
+			   u64 *cookie);
+
+void unwind_deferred_task_init(struct task_struct *task);
+void unwind_deferred_exec(void);
+void unwind_deferred_exec_mmap(void);
+void __unwind_deferred_flush(void);
+void __unwind_deferred_regs_moved(void);
+
+static __always_inline bool unwind_deferred_pending(void)
+{
+	return READ_ONCE(current->unwind_info.state) & UNWIND_WAITS_MASK;
+}
+
+/**
+ * unwind_deferred_flush - hand out the current task's user stack now
+ *
+ * For the places where a task stops being able to do it on its way back to
+ * user space.
+ *
+ * Context: Task context, may sleep; user memory must still be there.
+ */
+static inline void unwind_deferred_flush(void)
+{
+	if (unlikely(unwind_deferred_pending()))
+		__unwind_deferred_flush();
+}
+
+/**
+ * unwind_deferred_regs_moved - the kernel has moved the user registers
+ *
+ * To be called after something inside a kernel entry has changed the user
+ * registers and left the stack as it was: signal delivery, a uprobe. Hands
+ * out the stack that was asked for before.
+ *
+ * Context: Task context, may sleep.
+ */
+static inline void unwind_deferred_regs_moved(void)
+{
+	if (unlikely(unwind_deferred_pending()))
+		__unwind_deferred_regs_moved();
+}
+
+#else /* !CONFIG_UNWIND_DEFERRED */
+
+static inline int
+unwind_deferred_init(struct unwind_work *work, unwind_callback_t func,
+		     unsigned int max)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline int
+unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
+			    u64 *cookie)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline void unwind_deferred_cancel(struct unwind_work *work) { }
+static inline void unwind_deferred_task_init(struct task_struct *task) { }
+static inline void unwind_deferred_exec(void) { }
+static inline void unwind_deferred_exec_mmap(void) { }
+static inline void unwind_deferred_flush(void) { }
+static inline void unwind_deferred_regs_moved(void) { }
+
+#endif /* CONFIG_UNWIND_DEFERRED */
+
+/**
+ * unwind_deferred_request - ask for the current task's user stack
+ * @work:	who asks
+ * @cookie:	set to the name of the stack
+ *
+ * As unwind_deferred_request_max(), for as much of the stack as the client said
+ * when it registered.
+ *
+ * Context: Any, NMI included.
+ * Return: as unwind_deferred_request_max().
+ */
+static inline int unwind_deferred_request(struct unwind_work *work, u64 *cookie)
+{
+	return unwind_deferred_request_max(work, work->max, cookie);
+}
+
+#endif /* _LINUX_UNWIND_DEFERRED_H */

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef _LINUX_UNWIND_DEFERRED_TYPES_H
+#define _LINUX_UNWIND_DEFERRED_TYPES_H
+
+#include <linux/types.h>
+#include <linux/unwind_user_types.h>
+
+/**
+ * struct unwind_task_info - a task's deferred user stack
+ * @state:	who asked and who still waits, see kernel/unwind/deferred.c
+ * @cookie:	names the stack that @state is about
+ * @regs:	the user registers at the first request
+ * @work:	queued on the task's task_work list while somebody waits
+ * @want:	the most entries that any of the requests wants
+ * @exec:	how far an execve() has come, see kernel/unwind/deferred.c
+ *
+ * Read and written by the task itself only: by its own context and by the
+ * interrupts and NMIs that nest in it.
+ */
+struct unwind_task_info {
+	u64			state;
+	u64			cookie;
+	struct unwind_user_regs	regs;
+	struct callback_head	work;
+	u32			want;
+	u8			exec;
+};
+
+#endif /* _LINUX_UNWIND_DEFERRED_TYPES_H */

@@ -1,0 +1,633 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Deferred user callchains of perf events.
+ *
+ * A sample of an event with attr.defer_callchain ends in a marker and a cookie
+ * instead of the user addresses. They follow in a PERF_RECORD_CALLCHAIN_DEFERRED,
+ * once for all samples of one kernel entry, when kernel/unwind has walked the
+ * stack in the task's own context. The record goes to the events of the same
+ * session that have attr.defer_output.
+ *
+ * A session is made of the events that one process has opened. It is a client of
+ * kernel/unwind, and so gets the stacks that its own samples wait for, and no
+ * other's. It lives as long as one of its events does: what becomes of the
+ * process, and who holds the descriptors or reads the buffers, does not matter.
+ * When kernel/unwind has no room for another client, the session joins the
+ * others for which there was none. They share one client, and with it stacks that
+ * may be somebody else's; a reader ignores a cookie that it does not wait for.
+ *
+ * The end of a profile
+ *
+ * A task that sleeps in the kernel does not come by its stack before the profile
+ * ends. So disabling an event with attr.defer_output, by ioctl or prctl, looks for
+ * the tasks that the session still waits for, walks their stacks from outside and
+ * writes them into the event's buffer. A task that is running gets a moment to
+ * come out by itself or to fall asleep; as its record no longer finds an enabled
+ * event, it leaves a copy with the session, for the one who is disabling.
+ *
+ * A record is written where no other writer of the buffer can be: on the CPU of
+ * the event, or, if it has none, where its task's events are.
+ */
+#include <linux/cleanup.h>
+#include <linux/cpu.h>
+#include <linux/hashtable.h>
+#include <linux/init.h>
+#include <linux/mutex.h>
+#include <linux/percpu.h>
+#include <linux/perf_event.h>
+#include <linux/pid.h>
+#include <linux/ptrace.h>
+#include <linux/refcount.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/smp.h>
+#include <linux/unwind_deferred.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "internal.h"
+
+/* How long a running task has, when an event is disabled, to come out. */
+#define PERF_DEFER_DRAIN_MS	50
+
+/**
+ * struct perf_defer_client - what requests are made with
+ * @work:	the client of kernel/unwind
+ * @waiting:	requests minus callbacks; only the sum over all CPUs has a meaning
+ * @lock:	guards the rest; taken in task context only
+ * @draining:	how many are disabling an event right now
+ * @left:	stacks of tasks that came out meanwhile
+ */
+struct perf_defer_client {
+	struct unwind_work	work;
+	long __percpu		*waiting;
+	/* guards @draining and @left */
+	spinlock_t		lock;
+	unsigned int		draining;
+	struct list_head	left;
+};
+
+/**
+ * struct perf_defer_session - the events that one process has opened
+ * @client:	what they make requests with: @own, or the shared one
+ * @own:	a client of this session alone
+ * @node:	in sessions, by @owner
+ * @owner:	the process; the reference keeps its number from being reused
+ * @refs:	one an event
+ * @drained:	cookies of the stacks that were walked from outside, while their
+ *		tasks still wait
+ * @free_work:	frees it where sleeping is all right
+ * @rcu:	frees it behind those that still iterate over its events
+ */
+struct perf_defer_session {
+	struct perf_defer_client	*client;
+	struct perf_defer_client	own;
+	struct hlist_node		node;
+	struct pid			*owner;
+	refcount_t			refs;
+	struct xarray			drained;
+	struct work_struct		free_work;
+	struct rcu_head			rcu;
+};
+
+/* Guards the table, and the step of a session's count from and to 0. */
+static DEFINE_MUTEX(sessions_mutex);
+static DEFINE_HASHTABLE(sessions, 6);
+
+/* Registered at boot, so that there is always a client for a session. */
+static struct perf_defer_client shared_client = { .work.bit = -1 };
+
+/* A record on its way to the events. */
+struct perf_defer_output {
+	struct perf_defer_client	*client;
+	struct perf_event		*event;
+	struct task_struct		*task;
+	struct unwind_stacktrace	*trace;
+	bool				written;
+	struct {
+		struct perf_event_header	header;
+		u64				cookie;
+		u64				nr;
+	} record;
+};
+
+/* The stack of a task that came out while an event was being disabled. */
+struct perf_defer_left {
+	struct list_head	node;
+	struct task_struct	*task;
+	u64			cookie;
+	unsigned int		nr;
+	unsigned long		entries[] __counted_by(nr);
+};
+
+static void perf_defer_write(struct perf_event *event,
+			     struct perf_defer_output *output)
+{
+	struct perf_output_handle handle;
+	struct perf_sample_data sample;
+	unsigned int nr, room;
+
+	output->written = true;
+
+	/* header.size has 16 bits. */
+	room = U16_MAX - sizeof(output->record) - event->id_header_size;
+	nr = min3(output->trace->nr, (unsigned int)event->attr.sample_max_stack,
+		  room / (unsigned int)sizeof(u64));
+
+	output->record.nr = nr;
+	perf_event_header__init(&output->record.header, &sample,
+				PERF_RECORD_CALLCHAIN_DEFERRED,
+				PERF_RECORD_MISC_USER,
+				sizeof(output->record) + nr * sizeof(u64),
+				event);
+	if (unlikely(output->task != current)) {
+		sample.tid_entry.pid = perf_event_pid(event, output->task);
+		sample.tid_entry.tid = perf_event_tid(event, output->task);
+	}
+
+	if (perf_output_begin(&handle, &sample, event,
+			      output->record.header.size))
+		return;
+
+	perf_output_put(&handle, output->record);
+	__output_copy(&handle, output->trace->entries, nr * sizeof(u64));
+	perf_event__output_id_sample(event, &handle, &sample);
+	perf_output_end(&handle);
+}
+
+static void perf_defer_iterate(struct perf_event *event, void *data)
+{
+	struct perf_defer_output *output = data;
+
+	if (!event->attr.defer_output || event->defer->client != output->client)
+		return;
+
+	/* Walked from outside at an earlier end of a profile? */
+	if (unlikely(!xa_empty(&event->defer->drained)) &&
+	    xa_load(&event->defer->drained, output->record.cookie))
+		return;
+
+	perf_defer_write(event, output);
+}
+
+/* Nobody could take the record: is there somebody who will? */
+static void perf_defer_leave(struct perf_defer_output *output)
+{
+	struct perf_defer_client *client = output->client;
+	struct unwind_stacktrace *trace = output->trace;
+	struct perf_defer_left *left;
+
+	if (likely(!READ_ONCE(client->draining)))
+		return;
+
+	left = kmalloc(struct_size(left, entries, trace->nr),
+		       GFP_KERNEL | __GFP_NOWARN);
+	if (!left)
+		return;
+
+	left->task = get_task_struct(current);
+	left->cookie = output->record.cookie;
+	left->nr = trace->nr;
+	memcpy(left->entries, trace->entries, trace->nr * sizeof(u64));
+
+	scoped_guard(spinlock, &client->lock) {
+		if (client->draining) {
+			list_add_tail(&left->node, &client->left);
+			return;
+		}
+	}
+	put_task_struct(left->task);
+	kfree(left);
+}
+
+static void perf_defer_callback(struct unwind_work *work,
+				struct unwind_stacktrace *trace, u64 cookie)
+{
+	struct perf_defer_client *client =
+		container_of(work, struct perf_defer_client, work);
+	struct perf_defer_output output = {
+		.client	= client,
+		.task	= current,
+		.trace	= trace,
+		.record	= { .cookie = cookie },
+	};
+
+	/* A trace goes into the buffer as it is. */
+	static_assert(sizeof(*trace->entries) == sizeof(u64));
+
+	perf_iterate_sb(perf_defer_iterate, &output, NULL);
+	if (unlikely(!output.written))
+		perf_defer_leave(&output);
+
+	/* After the record is where it belongs, for perf_defer_drain_end(). */
+	this_cpu_dec(*client->waiting);
+}
+
+/**
+ * perf_callchain_deferred - the callchain of a sample, with the user part deferred
+ * @event:	the event, with attr.defer_callchain; its callchain has a user part,
+ *		and it counts the current task
+ * @regs:	of the sample
+ *
+ * Context: Any, NMI included.
+ * Return: the callchain; NULL when it cannot be deferred, and the user part is to
+ * be walked at once.
+ */
+struct perf_callchain_entry *
+perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
+{
+	struct perf_defer_client *client = event->defer->client;
+	bool kernel = !event->attr.exclude_callchain_kernel;
+	u32 max_stack = event->attr.sample_max_stack;
+	struct perf_callchain_entry *entry;
+	unsigned int contexts;
+	u64 cookie;
+	int ret;
+
+	/* A guest's user stack is not this task's. */
+	if (perf_guest_state())
+		return NULL;
+
+	/* BPF programs that read the callchain know nothing of cookies. */
+	if (event->prog)
+		return NULL;
+
+	/*
+	 * The marker and the cookie both take room that is set aside for context
+	 * markers. There is enough for both, or neither is stored.
+	 */
+	contexts = kernel && !user_mode(regs) ? 3 : 2;
+	if (contexts > READ_ONCE(sysctl_perf_event_max_contexts_per_stack))
+		return NULL;
+
+	ret = unwind_deferred_request_max(&client->work, max_stack, &cookie);
+	if (ret < 0)
+		return NULL;
+	if (!ret)
+		this_cpu_inc(*client->waiting);
+
+	entry = get_perf_callchain(regs, kernel, false, max_stack, false, true);
+	if (!entry)
+		return NULL;
+
+	entry->ip[entry->nr++] = PERF_CONTEXT_USER_DEFERRED;
+	entry->ip[entry->nr++] = cookie;
+	return entry;
+}
+
+static int perf_defer_client_init(struct perf_defer_client *client)
+{
+	int err;
+
+	client->waiting = alloc_percpu_gfp(long, GFP_KERNEL_ACCOUNT);
+	if (!client->waiting)
+		return -ENOMEM;
+
+	spin_lock_init(&client->lock);
+	INIT_LIST_HEAD(&client->left);
+
+	err = unwind_deferred_init(&client->work, perf_defer_callback,
+				   UNWIND_USER_MAX_ENTRIES);
+	if (err) {
+		free_percpu(client->waiting);
+		client->waiting = NULL;
+	}
+	return err;
+}
+
+static long perf_defer_waiting(struct perf_defer_client *client)
+{
+	long sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(*per_cpu_ptr(client->waiting, cpu));
+	return sum;
+}
+
+static void perf_defer_free(struct work_struct *work)
+{
+	struct perf_defer_session *session =
+		container_of(work, struct perf_defer_session, free_work);
+
+	if (session->client == &session->own) {
+		unwind_deferred_cancel(&session->own.work);
+		free_percpu(session->own.waiting);
+	}
+	xa_destroy(&session->drained);
+	put_pid(session->owner);
+	kfree_rcu(session, rcu);
+}
+
+static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
+{
+	struct perf_defer_session *session;
+	int err;
+
+	session = kzalloc(sizeof(*session), GFP_KERNEL_ACCOUNT);
+	if (!session)
+		return NULL;
+
+	session->client = &session->own;
+	err = perf_defer_client_init(&session->own);
+	if (err == -EBUSY) {
+		session->client = &shared_client;
+	} else if (err) {
+		kfree(session);
+		return NULL;
+	}
+
+	refcount_set(&session->refs, 1);
+	session->owner = get_pid(owner);
+	xa_init(&session->drained);
+	INIT_WORK(&session->free_work, perf_defer_free);
+	hash_add(sessions, &session->node, (unsigned long)owner);
+	return session;
+}
+
+/**
+ * perf_defer_init - make a new event part of a session
+ * @event:	the event; ->parent and ->attr are set
+ *
+ * An inherited event is of its parent's session, another one of that of the
+ * process that opens it.
+ *
+ * Context: Task context, may sleep. Takes sessions_mutex.
+ * Return: 0 or -ENOMEM.
+ */
+int perf_defer_init(struct perf_event *event)
+{
+	struct pid *owner = task_tgid(current);
+	struct perf_defer_session *session;
+
+	if (!event->attr.defer_callchain && !event->attr.defer_output)
+		return 0;
+
+	if (event->parent) {
+		event->defer = event->parent->defer;
+		refcount_inc(&event->defer->refs);
+		return 0;
+	}
+
+	guard(mutex)(&sessions_mutex);
+
+	hash_for_each_possible(sessions, session, node, (unsigned long)owner) {
+		if (session->owner == owner) {
+			refcount_inc(&session->refs);
+			event->defer = session;
+			return 0;
+		}
+	}
+
+	event->defer = perf_defer_session_new(owner);
+	return event->defer ? 0 : -ENOMEM;
+}
+
+/**
+ * perf_defer_exit - take a dying event out of its session
+ * @event:	the event; it does not sample any more
+ *
+ * Context: Task context, may sleep. Takes sessions_mutex for the last event of a
+ * session, and does not wait for requests or callbacks of others.
+ */
+void perf_defer_exit(struct perf_event *event)
+{
+	struct perf_defer_session *session = event->defer;
+
+	if (!session)
+		return;
+	if (!refcount_dec_and_mutex_lock(&session->refs, &sessions_mutex))
+		return;
+
+	hash_del(&session->node);
+	mutex_unlock(&sessions_mutex);
+
+	/* Cancelling waits for grace periods, which closing a file should not. */
+	queue_work(system_unbound_wq, &session->free_work);
+}
+
+/* The buffer's other writers are elsewhere, see the head of this file. */
+static void perf_defer_write_here(void *data)
+{
+	struct perf_defer_output *output = data;
+
+	perf_defer_write(output->event, output);
+}
+
+static void perf_defer_write_remote(struct perf_defer_output *output)
+{
+	struct perf_event *event = output->event;
+
+	output->written = false;
+	if (event->cpu >= 0) {
+		guard(cpus_read_lock)();
+		smp_call_function_single(event->cpu, perf_defer_write_here,
+					 output, 1);
+	} else {
+		perf_event_call(event, perf_defer_write_here, output);
+	}
+
+	/* The CPU is offline, or the task is dead: nobody writes there. */
+	if (!output->written) {
+		guard(irqsave)();
+		perf_defer_write(event, output);
+	}
+}
+
+/*
+ * The current task must have been allowed to open the event for @task. After an
+ * execve() that gives the task more rights than that, nobody waits for it.
+ */
+static bool perf_defer_may_show(struct task_struct *task)
+{
+	return perfmon_capable() ||
+	       ptrace_may_access(task, PTRACE_MODE_READ_REALCREDS);
+}
+
+/* Returns false for a task that should be looked at once more, if there is time. */
+static bool perf_defer_drain_task(struct perf_event *event,
+				  struct task_struct *task,
+				  struct unwind_stacktrace *trace, bool last)
+{
+	struct perf_defer_session *session = event->defer;
+	struct perf_defer_output output = {
+		.client	= session->client,
+		.event	= event,
+		.task	= task,
+		.trace	= trace,
+	};
+	int ret;
+
+	if (!perf_defer_may_show(task))
+		return true;
+
+	ret = unwind_deferred_remote(&session->client->work, task, trace,
+				     min_t(u32, event->attr.sample_max_stack,
+					   UNWIND_USER_MAX_ENTRIES),
+				     &output.record.cookie);
+	if (ret == -EAGAIN || (ret == -EBUSY && !last))
+		return false;
+	if (ret && ret != -EBUSY)
+		return true;
+
+	/* Once a session, whichever of its events are disabled. */
+	if (!ret && xa_insert(&session->drained, output.record.cookie,
+			      xa_mk_value(0), GFP_KERNEL) == -EBUSY)
+		return true;
+
+	perf_defer_write_remote(&output);
+	return true;
+}
+
+/* Fill @tasks with those that the client waits for. */
+static unsigned int perf_defer_collect(struct perf_defer_client *client,
+				       struct task_struct **tasks,
+				       unsigned int max)
+{
+	struct task_struct *process, *task;
+	unsigned int nr = 0;
+
+	guard(rcu)();
+	for_each_process_thread(process, task) {
+		if (nr == max)
+			return nr;
+		if (task != current && unwind_deferred_waits(&client->work, task))
+			tasks[nr++] = get_task_struct(task);
+	}
+	return nr;
+}
+
+/* One look at all tasks; false if some of them are worth another. */
+static bool perf_defer_drain_tasks(struct perf_event *event,
+				   struct unwind_stacktrace *trace, bool last)
+{
+	struct perf_defer_client *client = event->defer->client;
+	struct task_struct **tasks __free(kvfree) = NULL;
+	unsigned int nr, max, i;
+	bool done = true;
+	long waiting;
+
+	waiting = perf_defer_waiting(client);
+	if (waiting <= 0)
+		return true;
+
+	/* A few more may have joined; if there are many, they are next. */
+	max = min(waiting + 16, (long)PID_MAX_LIMIT);
+	tasks = kvmalloc_array(max, sizeof(*tasks), GFP_KERNEL | __GFP_NOWARN);
+	if (!tasks)
+		return true;
+
+	nr = perf_defer_collect(client, tasks, max);
+	for (i = 0; i < nr; i++) {
+		if (!perf_defer_drain_task(event, tasks[i], trace, last))
+			done = false;
+		put_task_struct(tasks[i]);
+		cond_resched();
+	}
+	return done && nr < max;
+}
+
+/* Write what was left by tasks that came out while the event was disabled. */
+static void perf_defer_drain_left(struct perf_event *event, bool end)
+{
+	struct perf_defer_session *session = event->defer;
+	struct perf_defer_client *client = session->client;
+	struct perf_defer_left *left, *next;
+	LIST_HEAD(list);
+
+	scoped_guard(spinlock, &client->lock) {
+		list_splice_init(&client->left, &list);
+		if (end)
+			client->draining--;
+	}
+
+	list_for_each_entry_safe(left, next, &list, node) {
+		struct unwind_stacktrace trace = {
+			.nr		= left->nr,
+			.entries	= left->entries,
+		};
+		struct perf_defer_output output = {
+			.client	= client,
+			.event	= event,
+			.task	= left->task,
+			.trace	= &trace,
+			.record	= { .cookie = left->cookie },
+		};
+
+		if (perf_defer_may_show(left->task) &&
+		    !xa_load(&session->drained, left->cookie))
+			perf_defer_write_remote(&output);
+		put_task_struct(left->task);
+		kfree(left);
+	}
+}
+
+/**
+ * perf_defer_drain_begin - an event is about to be disabled
+ * @event:	the event; stays until perf_defer_drain_end()
+ *
+ * Does nothing for an event without attr.defer_output.
+ *
+ * Context: Task context, may sleep.
+ */
+void perf_defer_drain_begin(struct perf_event *event)
+{
+	if (!event->attr.defer_output)
+		return;
+
+	/* The current task cannot be walked from outside. */
+	unwind_deferred_flush();
+
+	guard(spinlock)(&event->defer->client->lock);
+	event->defer->client->draining++;
+}
+
+/**
+ * perf_defer_drain_end - an event has been disabled
+ * @event:	the event, which perf_defer_drain_begin() was called for
+ *
+ * Writes into the event's buffer the stacks that its session still waits for. It
+ * takes no longer than before when there is none, and else at most
+ * PERF_DEFER_DRAIN_MS and the time of the walks.
+ *
+ * Context: Task context, may sleep. No lock of the event or its context is held.
+ */
+void perf_defer_drain_end(struct perf_event *event)
+{
+	struct unwind_stacktrace trace = {};
+	unsigned long deadline, delay = 1;
+	unsigned int max;
+	bool last;
+
+	if (!event->attr.defer_output)
+		return;
+
+	max = min_t(u32, event->attr.sample_max_stack, UNWIND_USER_MAX_ENTRIES);
+	if (perf_defer_waiting(event->defer->client) > 0)
+		trace.entries = kvmalloc_array(max, sizeof(*trace.entries),
+					       GFP_KERNEL | __GFP_NOWARN);
+	else	/* Of the tasks that were walked from outside none waits. */
+		xa_destroy(&event->defer->drained);
+
+	deadline = jiffies + msecs_to_jiffies(PERF_DEFER_DRAIN_MS);
+	while (trace.entries) {
+		last = time_after(jiffies, deadline);
+		if (perf_defer_drain_tasks(event, &trace, last) || last)
+			break;
+
+		perf_defer_drain_left(event, false);
+		schedule_timeout_killable(delay);
+		if (fatal_signal_pending(current))
+			break;
+		delay *= 2;
+	}
+
+	kvfree(trace.entries);
+	perf_defer_drain_left(event, true);
+}
+
+static int __init perf_defer_setup(void)
+{
+	return perf_defer_client_init(&shared_client);
+}
+core_initcall(perf_defer_setup);

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Walk the user stack that another task has been asked for.
+ *
+ * A task that sleeps in the kernel does not come by where its stack is walked. At
+ * the end of a profile somebody else has to do it, without waking the task, and
+ * without waiting for it or for its memory.
+ *
+ * What is looked at belongs to the task alone, so it must not run meanwhile:
+ * task_call_func() holds off its wakeup for the moments before and after the
+ * walk, in which the walk's start is copied and compared. The stack is good when
+ * in the second one the same cookie still waits, so that the task has not been
+ * near user space, and its switch count is the same, so that it has not run at
+ * all.
+ *
+ * Only memory that is present is read, as it is for a stack that is walked at the
+ * time of the sample: userfaultfd, FUSE and swap cannot hold up the caller.
+ */
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/unwind_deferred.h>
+#include <linux/unwind_user.h>
+#include <linux/uprobes.h>
+#include <linux/wait.h>
+
+#include "deferred.h"
+#include "user.h"
+
+/* As many uretprobes as a task can have pending, see kernel/events/uprobes.c. */
+#define REMOTE_URETPROBES	64
+
+/**
+ * struct remote_start - what a walk from outside starts from
+ * @work:	the client that the task has to be waiting for
+ * @bit:	its number
+ * @cookie:	names the stack
+ * @switches:	how often the task has been switched out so far
+ * @regs:	its user registers
+ * @no_stack:	there is no user stack, the task is in an execve()
+ * @nr_real:	entries of @real
+ * @real:	return addresses that uretprobes have replaced, the latest first
+ */
+struct remote_start {
+	struct unwind_work	*work;
+	unsigned int		bit;
+	u64			cookie;
+	unsigned long		switches;
+	struct unwind_user_regs	regs;
+	bool			no_stack;
+	unsigned int		nr_real;
+	unsigned long		real[REMOTE_URETPROBES];
+};
+
+/* Called by task_call_func(): @task does not change meanwhile. */
+static int remote_look(struct task_struct *task, void *data)
+{
+	struct unwind_task_info *info = &task->unwind_info;
+	unsigned int state = READ_ONCE(task->__state);
+	struct remote_start *start = data;
+
+	if (!unwind_waits(READ_ONCE(info->state), start->work, start->bit))
+		return -ESRCH;
+
+	/* Running, about to run, or about to sleep: it may be in a request. */
+	if (state == TASK_RUNNING || state == TASK_WAKING || task_curr(task))
+		return -EAGAIN;
+
+	start->cookie	= info->cookie;
+	start->switches	= task->nvcsw + task->nivcsw;
+	start->regs	= info->regs;
+	start->no_stack	= info->exec == EXEC_NO_STACK;
+	start->nr_real	= 0;
+#ifdef CONFIG_UPROBES
+	if (task->utask) {
+		struct return_instance *ri = task->utask->return_instances;
+
+		for (; ri && start->nr_real < REMOTE_URETPROBES; ri = ri->next)
+			start->real[start->nr_real++] = ri->orig_ret_vaddr;
+	}
+#endif
+	return 0;
+}
+
+/* Called by task_call_func(): has @task not run since remote_look()? */
+static int remote_look_again(struct task_struct *task, void *data)
+{
+	struct unwind_task_info *info = &task->unwind_info;
+	struct remote_start *start = data;
+
+	if (!unwind_waits(READ_ONCE(info->state), start->work, start->bit) ||
+	    READ_ONCE(info->cookie) != start->cookie)
+		return -ESRCH;
+	if (READ_ONCE(task->__state) == TASK_RUNNING || task_curr(task) ||
+	    task->nvcsw + task->nivcsw != start->switches)
+		return -EAGAIN;
+	return 0;
+}
+
+/* A page of the other's memory at a time. */
+struct remote_page {
+	struct mm_struct	*mm;
+	unsigned long		addr;
+	struct page		*page;
+	void			*kaddr;
+};
+
+static void remote_page_put(struct remote_page *rp)
+{
+	if (!rp->page)
+		return;
+	kunmap_local(rp->kaddr);
+	put_page(rp->page);
+	rp->page = NULL;
+}
+
+static bool remote_read_word(struct remote_page *rp, unsigned long addr,
+			     unsigned int word, unsigned long *value)
+{
+	unsigned long start = addr & PAGE_MASK;
+
+	if (addr > TASK_SIZE_MAX - word || offset_in_page(addr) > PAGE_SIZE - word)
+		return false;
+
+	if (!rp->page || rp->addr != start) {
+		remote_page_put(rp);
+		if (get_user_pages_remote(rp->mm, start, 1, FOLL_NOFAULT,
+					  &rp->page, NULL) != 1) {
+			rp->page = NULL;
+			return false;
+		}
+		rp->kaddr = kmap_local_page(rp->page);
+		rp->addr = start;
+	}
+
+	if (word == 8)
+		*value = READ_ONCE(*(u64 *)(rp->kaddr + offset_in_page(addr)));
+	else
+		*value = READ_ONCE(*(u32 *)(rp->kaddr + offset_in_page(addr)));
+	return true;
+}
+
+static void remote_walk(struct remote_page *rp, const struct remote_start *start,
+			struct unwind_stacktrace *trace, unsigned int max)
+{
+	const struct unwind_user_regs *regs = &start->regs;
+	struct unwind_user_state state;
+	unsigned long next_fp, ra;
+	unsigned int real = 0, i;
+
+	/* Other segments are described in tables that only their task has. */
+	if (!max || !arch_unwind_user_flat(regs) ||
+	    !unwind_user_start(&state, regs))
+		return;
+
+	trace->entries[trace->nr++] = regs->ip;
+	if (regs->at_entry && trace->nr < max) {
+		/* Without the caller the rest would be a wrong stack. */
+		if (!remote_read_word(rp, state.cfa, state.word, &ra) ||
+		    !user_text_address(ra, state.word))
+			return;
+		state.cfa += state.word;
+		trace->entries[trace->nr++] = ra;
+	}
+
+	while (trace->nr < max && fp_valid(&state, state.word) &&
+	       remote_read_word(rp, state.fp, state.word, &next_fp) &&
+	       remote_read_word(rp, state.fp + state.word, state.word, &ra) &&
+	       fp_take(&state, &trace->entries[trace->nr], next_fp, ra,
+		       state.word))
+		trace->nr++;
+
+	if (!start->nr_real)
+		return;
+
+	for (i = 1; i < trace->nr && real < start->nr_real; i++) {
+		if (trace->entries[i] == uprobe_get_trampoline_vaddr_mm(rp->mm))
+			trace->entries[i] = start->real[real++];
+	}
+}
+
+/**
+ * unwind_deferred_waits - has a client asked for a task's stack and not got it?
+ * @work:	the client, registered
+ * @task:	the task
+ *
+ * Context: Any. By the time it returns it may have changed, unless @task is kept
+ * from running.
+ */
+bool unwind_deferred_waits(struct unwind_work *work, struct task_struct *task)
+{
+	int bit = READ_ONCE(work->bit);
+
+	return bit >= 0 &&
+	       unwind_waits(READ_ONCE(task->unwind_info.state), work, bit);
+}
+
+/**
+ * unwind_deferred_remote - walk the stack that a sleeping task has been asked for
+ * @work:	the client that asked; stays registered meanwhile
+ * @task:	the task, not the current one
+ * @trace:	@trace->entries has room for @max entries; @trace->nr is set
+ * @max:	the most entries to store, 1 to UNWIND_USER_MAX_ENTRIES
+ * @cookie:	set to the name of the stack
+ *
+ * The request stays as it is: when the task goes on, the client's callback is
+ * called for it. The caller checks that the stack may be shown to whom it is for.
+ *
+ * Context: Task context, may sleep, but not for the task, its locks or its memory.
+ * Return:
+ * * 0		- @trace and @cookie are good. @trace->nr is 0 where there is none.
+ * * -EBUSY	- @cookie is good; somebody holds the lock of the task's memory map
+ * * -EAGAIN	- the task is running, or has been meanwhile
+ * * -ESRCH	- the task does not wait, or is exiting
+ * * -ENOMEM
+ */
+int unwind_deferred_remote(struct unwind_work *work, struct task_struct *task,
+			   struct unwind_stacktrace *trace, unsigned int max,
+			   u64 *cookie)
+{
+	struct remote_start *start __free(kfree) = NULL;
+	struct remote_page rp = {};
+	int ret, bit;
+
+	trace->nr = 0;
+	bit = READ_ONCE(work->bit);
+	if (bit < 0)
+		return -ESRCH;
+
+	start = kmalloc(sizeof(*start), GFP_KERNEL);
+	if (!start)
+		return -ENOMEM;
+	start->work = work;
+	start->bit = bit;
+
+	ret = task_call_func(task, remote_look, start);
+	if (ret)
+		return ret;
+	*cookie = start->cookie;
+	if (start->no_stack)
+		return 0;
+
+	rp.mm = get_task_mm(task);
+	if (!rp.mm)
+		return -ESRCH;
+
+	if (mmap_read_trylock(rp.mm)) {
+		remote_walk(&rp, start, trace, max);
+		remote_page_put(&rp);
+		mmap_read_unlock(rp.mm);
+	} else {
+		ret = -EBUSY;
+	}
+	/* The task may have been the last user but us; leave that to a worker. */
+	mmput_async(rp.mm);
+
+	if (ret)
+		return ret;
+	return task_call_func(task, remote_look_again, start);
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Walk the user stack of the current task, in a context that may fault.
+ *
+ * A stack is walked by methods. They stand in an array, the most trusted one
+ * first, and each frame is offered to them in that order; the first that knows
+ * how to step takes it. A method is asked for several frames at once, and takes
+ * as many as it can, unless a more trusted one stands before it, which has to
+ * be asked for each. Today there is one method, frame pointers, so a whole
+ * stack is one call.
+ *
+ * Frame pointers are followed inside one user access window with page faults
+ * disabled: a record that is not present ends the window, is read by
+ * copy_from_user(), which may sleep, and the next window starts behind it.
+ *
+ * User memory is not to be trusted. A walk ends because each record has to lie
+ * above the one before; it stops at the first thing that a chain of frame
+ * records cannot contain.
+ */
+#include <linux/kernel.h>
+#include <linux/sched.h>
+#include <linux/sched/task_stack.h>
+#include <linux/uaccess.h>
+#include <linux/unwind_user.h>
+#include <linux/uprobes.h>
+
+#include <asm/unwind_user.h>
+
+#include <kunit/visibility.h>
+
+#include "user.h"
+
+/*
+ * Read one record where sleeping is all right. False: it cannot be read.
+ */
+static noinline bool fp_record_slow(unsigned long fp, unsigned int word,
+				    unsigned long *next_fp, unsigned long *ra)
+{
+	const void __user *record = (const void __user *)fp;
+
+	if (word == 8) {
+		u64 words[ARCH_UNWIND_USER_RECORD_WORDS];
+
+		if (copy_from_user(words, record, sizeof(words)))
+			return false;
+		*next_fp = words[0];
+		*ra = words[1];
+	} else {
+		u32 words[ARCH_UNWIND_USER_RECORD_WORDS];
+
+		if (copy_from_user(words, record, sizeof(words)))
+			return false;
+		*next_fp = words[0];
+		*ra = words[1];
+	}
+	return true;
+}
+
+/*
+ * A step where sleeping is all right. Its variables live in memory; those of the
+ * loop do not have to.
+ */
+static __always_inline bool fp_step_slow(struct unwind_user_state *state,
+					 unsigned long *entry,
+					 const unsigned int word)
+{
+	unsigned long next_fp, ra;
+
+	return fp_record_slow(state->fp, word, &next_fp, &ra) &&
+	       fp_take(state, entry, next_fp, ra, word);
+}
+
+/*
+ * Follow frame records. One copy is compiled for each word size, so that the
+ * 64-bit loop knows nothing of segments: it has to stay within 20 instructions
+ * a frame.
+ */
+static __always_inline unsigned int
+fp_walk_word(struct unwind_user_state *to, unsigned long *entries,
+	     unsigned int max, const unsigned int word)
+{
+	struct unwind_user_state state = *to;	/* in registers */
+	unsigned long *entry = entries, *end = entries + max;
+
+	while (entry != end) {
+		unsigned long next_fp, ra;
+
+		pagefault_disable();
+		arch_unwind_user_begin();
+		do {
+			ra = -1UL;
+			if (unlikely(!fp_valid(&state, word)))
+				break;
+			state.fp = arch_unwind_user_mask(state.fp);
+			arch_unwind_user_record(state.fp, word, &next_fp, &ra);
+			if (!fp_take(&state, entry, next_fp, ra, word))
+				break;
+			entry++;
+		} while (entry != end);
+		arch_unwind_user_end();
+		pagefault_enable();
+
+		/* The end of the chain, unless the record is not present. */
+		if (entry == end || ra || !fp_step_slow(&state, entry, word))
+			break;
+		entry++;
+	}
+
+	*to = state;
+	return entry - entries;
+}
+
+static noinline unsigned int
+fp_walk_32(struct unwind_user_state *state, unsigned long *entries,
+	   unsigned int max)
+{
+	return fp_walk_word(state, entries, max, 4);
+}
+
+static unsigned int fp_walk(struct unwind_user_state *state,
+			    unsigned long *entries, unsigned int max)
+{
+	if (unlikely(state->word == 4))
+		return fp_walk_32(state, entries, max);
+	return fp_walk_word(state, entries, max, 8);
+}
+
+/*
+ * A method steps over at most @max frames, stores their return addresses and
+ * returns their number; 0 when it cannot step from here.
+ */
+typedef unsigned int (*unwind_user_method_t)(struct unwind_user_state *state,
+					     unsigned long *entries,
+					     unsigned int max);
+
+/* The most trusted method first. */
+static const unwind_user_method_t unwind_user_methods[] = {
+	fp_walk,
+};
+
+static unsigned int unwind_user_walk(struct unwind_user_state *state,
+				     unsigned long *entries, unsigned int max)
+{
+	unsigned int nr = 0, step, i;
+
+	do {
+		step = 0;
+		for (i = 0; i < ARRAY_SIZE(unwind_user_methods) && !step; i++) {
+			unsigned int want = i ? 1 : max - nr;
+
+			step = unwind_user_methods[i](state, entries + nr, want);
+		}
+		nr += step;
+	} while (step && nr < max && ARRAY_SIZE(unwind_user_methods) > 1);
+
+	return nr;
+}
+
+/*
+ * At a function's first instruction no frame record has been made yet: the
+ * return address is the word that the call pushed.
+ */
+static unsigned int unwind_user_entry_frame(struct unwind_user_state *state,
+					    unsigned long *entry)
+{
+	unsigned long ra;
+
+	if (state->word == 8) {
+		u64 word;
+
+		if (copy_from_user(&word, (void __user *)state->cfa, sizeof(word)))
+			return 0;
+		ra = word;
+	} else {
+		u32 word;
+
+		if (copy_from_user(&word, (void __user *)state->cfa, sizeof(word)))
+			return 0;
+		ra = (u32)(word + state->cs_base);
+	}
+	if (!user_text_address(ra, state->word))
+		return 0;
+
+	state->cfa += state->word;
+	*entry = ra;
+	return 1;
+}
+
+/*
+ * A pending uretprobe has put the address of a trampoline where the return
+ * address was. The task keeps the real ones in the order of the calls, the
+ * latest first, which is the order of a trace.
+ */
+static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace)
+{
+#ifdef CONFIG_UPROBES
+	struct return_instance *ri;
+	unsigned long trampoline;
+	unsigned int i;
+
+	if (likely(!current->utask))
+		return;
+
+	ri = current->utask->return_instances;
+	if (!ri)
+		return;
+
+	trampoline = uprobe_get_trampoline_vaddr();
+	for (i = 1; i < trace->nr && ri; i++) {
+		if (trace->entries[i] != trampoline)
+			continue;
+		trace->entries[i] = ri->orig_ret_vaddr;
+		ri = ri->next;
+	}
+#endif
+}
+
+/**
+ * unwind_user_regs - walk the current task's user stack from given registers
+ * @trace:	@trace->entries has room for @max entries; @trace->nr is set
+ * @regs:	where to start
+ * @max:	the most entries to store, 1 to UNWIND_USER_MAX_ENTRIES
+ *
+ * The first entry is @regs->ip, whatever it is; the others are return
+ * addresses in user space. The walk ends where the chain of frame records does,
+ * or where it stops being one: a record below the frame before, not aligned, not
+ * readable, or with a return address that is no user address.
+ *
+ * Context: Task context of a task with an mm. May fault and sleep; a fault that
+ * does not come back (userfaultfd, FUSE) ends when the task is killed.
+ */
+void unwind_user_regs(struct unwind_stacktrace *trace,
+		      const struct unwind_user_regs *regs, unsigned int max)
+{
+	struct unwind_user_state state;
+
+	trace->nr = 0;
+	if (unlikely(!max || !unwind_user_start(&state, regs)))
+		return;
+
+	might_fault();
+
+	trace->entries[trace->nr++] = likely(regs->word == 8) ?
+		regs->ip : (u32)(regs->ip + state.cs_base);
+	if (unlikely(regs->at_entry) && max > 1) {
+		/* Without the caller the rest would be a wrong stack. */
+		if (!unwind_user_entry_frame(&state, &trace->entries[1]))
+			return;
+		trace->nr++;
+	}
+	if (max > trace->nr)
+		trace->nr += unwind_user_walk(&state,
+					      trace->entries + trace->nr,
+					      max - trace->nr);
+
+	unwind_user_undo_uretprobes(trace);
+}
+EXPORT_SYMBOL_IF_KUNIT(unwind_user_regs);
+
+/**
+ * unwind_user - walk the current task's user stack
+ * @trace:	@trace->entries has room for @max entries; @trace->nr is set
+ * @max:	the most entries to store, 1 to UNWIND_USER_MAX_ENTRIES
+ *
+ * Context: Task context. May fault and sleep.
+ * Return: 0, or -EINVAL for a task that has no user stack: a kernel thread, a
+ * worker that the kernel made for a user task, a task without an mm.
+ */
+int unwind_user(struct unwind_stacktrace *trace, unsigned int max)
+{
+	struct unwind_user_regs regs;
+
+	trace->nr = 0;
+	if (!is_user_task(current))
+		return -EINVAL;
+
+	arch_unwind_user_regs(&regs, task_pt_regs(current));
+	unwind_user_regs(trace, &regs, max);
+	return 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(unwind_user);

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef _KERNEL_UNWIND_USER_H
+#define _KERNEL_UNWIND_USER_H
+
+#include <linux/processor.h>
+#include <linux/sizes.h>
+#include <linux/unwind_user_types.h>
+
+#include <asm/unwind_user.h>
+
+/**
+ * struct unwind_user_state - where a walk has come to
+ * @fp:		frame pointer: address of the next frame record, if there is one
+ * @cfa:	everything below belongs to frames already walked
+ * @cs_base:	added to 32-bit code addresses
+ * @ss_base:	added to 32-bit stack addresses
+ * @word:	size of a stack word
+ */
+struct unwind_user_state {
+	unsigned long	fp;
+	unsigned long	cfa;
+	unsigned long	cs_base;
+	unsigned long	ss_base;
+	unsigned int	word;
+};
+
+/* A return address is in user space, and not in the page of NULL pointers. */
+static __always_inline bool user_text_address(unsigned long addr,
+					      const unsigned int word)
+{
+	const unsigned long max = word == 8 ? TASK_SIZE_MAX : SZ_4G;
+
+	return addr - PAGE_SIZE < max - PAGE_SIZE;
+}
+
+/* Begin a walk at @regs. False: that is no stack that can be walked. */
+static __always_inline bool
+unwind_user_start(struct unwind_user_state *state,
+		  const struct unwind_user_regs *regs)
+{
+	state->fp = regs->fp;
+	state->cfa = regs->sp;
+	state->cs_base = 0;
+	state->ss_base = 0;
+	state->word = regs->word;
+
+	if (unlikely(regs->word == 4)) {
+		if (!arch_unwind_user_segments(regs, &state->cs_base,
+					       &state->ss_base))
+			return false;
+		state->fp = (u32)(regs->fp + state->ss_base);
+		state->cfa = (u32)(regs->sp + state->ss_base);
+	}
+	return regs->word;
+}
+
+/* Is there a place for a frame record: above what is walked, and aligned? */
+static __always_inline bool
+fp_valid(const struct unwind_user_state *state, const unsigned int word)
+{
+	return state->fp >= state->cfa && !(state->fp & (word - 1));
+}
+
+/*
+ * Take the frame whose record at @state->fp reads @next_fp and @ra. False: that
+ * is no frame record.
+ */
+static __always_inline bool
+fp_take(struct unwind_user_state *state, unsigned long *entry,
+	unsigned long next_fp, unsigned long ra, const unsigned int word)
+{
+	if (word == 4) {
+		ra = ra ? (u32)(ra + state->cs_base) : 0;
+		next_fp = (u32)(next_fp + state->ss_base);
+	}
+	if (unlikely(!user_text_address(ra, word)))
+		return false;
+
+	*entry = ra;
+	state->cfa = state->fp + ARCH_UNWIND_USER_RECORD_WORDS * word;
+	state->fp = next_fp;
+	return true;
+}
+
+#endif /* _KERNEL_UNWIND_USER_H */
