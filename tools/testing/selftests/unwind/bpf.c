@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K23: what BPF programs get from bpf_get_stack() and bpf_get_stackid() does not
+ * depend on whether the event's own samples are deferred.
+ */
+#include <errno.h>
+#include <linux/bpf.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+/* What the program stores: lengths or errors, then the user and the kernel stack. */
+#define FRAMES	64
+
+struct value {
+	__s64	user_len;
+	__s64	kernel_len;
+	__s64	stackid;
+	__u64	hits;
+	__u64	user[FRAMES];
+	__u64	kernel[FRAMES];
+};
+
+static int bpf(int cmd, union bpf_attr *attr)
+{
+	return syscall(__NR_bpf, cmd, attr, sizeof(*attr));
+}
+
+static int map_create(int type, int value_size, int entries)
+{
+	union bpf_attr attr = {
+		.map_type = type, .key_size = 4, .value_size = value_size,
+		.max_entries = entries,
+	};
+
+	return bpf(BPF_MAP_CREATE, &attr);
+}
+
+static int map_lookup(int fd, __u32 key, void *value)
+{
+	union bpf_attr attr = {
+		.map_fd = fd, .key = (unsigned long)&key, .value = (unsigned long)value,
+	};
+
+	return bpf(BPF_MAP_LOOKUP_ELEM, &attr);
+}
+
+#define INSN(c, d, s, o, i) \
+	((struct bpf_insn){ .code = c, .dst_reg = d, .src_reg = s, .off = o, .imm = i })
+#define MOV_REG(d, s)		INSN(BPF_ALU64 | BPF_MOV | BPF_X, d, s, 0, 0)
+#define MOV_IMM(d, i)		INSN(BPF_ALU64 | BPF_MOV | BPF_K, d, 0, 0, i)
+#define ADD_IMM(d, i)		INSN(BPF_ALU64 | BPF_ADD | BPF_K, d, 0, 0, i)
+#define STORE(d, o, s)		INSN(BPF_STX | BPF_MEM | BPF_DW, d, s, o, 0)
+#define STORE_IMM(d, o, i)	INSN(BPF_ST | BPF_MEM | BPF_W, d, 0, o, i)
+#define LOAD_MAP(d, fd)		INSN(BPF_LD | BPF_DW | BPF_IMM, d, BPF_PSEUDO_MAP_FD, 0, fd)
+#define LOAD_MAP_HIGH		INSN(0, 0, 0, 0, 0)
+#define CALL(f)			INSN(BPF_JMP | BPF_CALL, 0, 0, 0, f)
+#define EXIT_INSN		INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
+
+static char verifier[65536];
+
+static int prog_load(int type, int values, int stacks)
+{
+	struct bpf_insn insns[] = {
+		MOV_REG(BPF_REG_6, BPF_REG_1),
+		STORE_IMM(BPF_REG_10, -4, 0),
+		LOAD_MAP(BPF_REG_1, values),
+		LOAD_MAP_HIGH,
+		MOV_REG(BPF_REG_2, BPF_REG_10),
+		ADD_IMM(BPF_REG_2, -4),
+		CALL(BPF_FUNC_map_lookup_elem),
+		INSN(BPF_JMP | BPF_JNE | BPF_K, BPF_REG_0, 0, 1, 0),
+		EXIT_INSN,
+		MOV_REG(BPF_REG_7, BPF_REG_0),
+
+		MOV_REG(BPF_REG_1, BPF_REG_6),
+		MOV_REG(BPF_REG_2, BPF_REG_7),
+		ADD_IMM(BPF_REG_2, offsetof(struct value, user)),
+		MOV_IMM(BPF_REG_3, FRAMES * 8),
+		MOV_IMM(BPF_REG_4, BPF_F_USER_STACK),
+		CALL(BPF_FUNC_get_stack),
+		STORE(BPF_REG_7, offsetof(struct value, user_len), BPF_REG_0),
+
+		MOV_REG(BPF_REG_1, BPF_REG_6),
+		MOV_REG(BPF_REG_2, BPF_REG_7),
+		ADD_IMM(BPF_REG_2, offsetof(struct value, kernel)),
+		MOV_IMM(BPF_REG_3, FRAMES * 8),
+		MOV_IMM(BPF_REG_4, 0),
+		CALL(BPF_FUNC_get_stack),
+		STORE(BPF_REG_7, offsetof(struct value, kernel_len), BPF_REG_0),
+
+		MOV_REG(BPF_REG_1, BPF_REG_6),
+		LOAD_MAP(BPF_REG_2, stacks),
+		LOAD_MAP_HIGH,
+		MOV_IMM(BPF_REG_3, BPF_F_USER_STACK | BPF_F_REUSE_STACKID),
+		CALL(BPF_FUNC_get_stackid),
+		STORE(BPF_REG_7, offsetof(struct value, stackid), BPF_REG_0),
+
+		INSN(BPF_LDX | BPF_MEM | BPF_DW, BPF_REG_1, BPF_REG_7,
+		     offsetof(struct value, hits), 0),
+		ADD_IMM(BPF_REG_1, 1),
+		STORE(BPF_REG_7, offsetof(struct value, hits), BPF_REG_1),
+		/* The event's own sample is wanted as well. */
+		MOV_IMM(BPF_REG_0, 1),
+		EXIT_INSN,
+	};
+	union bpf_attr attr = {
+		.prog_type = type,
+		.insns = (unsigned long)insns,
+		.insn_cnt = ARRAY_SIZE(insns),
+		.license = (unsigned long)"GPL",
+		.log_buf = (unsigned long)verifier,
+		.log_size = sizeof(verifier),
+		.log_level = 1,
+	};
+	int fd = bpf(BPF_PROG_LOAD, &attr);
+
+	if (fd < 0)
+		ut_diag("load: %s: %s", strerror(errno), verifier);
+	return fd;
+}
+
+FIXTURE(bpf) {
+	struct ut_session s;
+	int values, stacks;
+	struct value v;
+};
+
+FIXTURE_VARIANT(bpf) {
+	bool immediate;
+};
+
+/* The same with immediate callchains: the results to compare with. */
+FIXTURE_VARIANT_ADD(bpf, immediate) {
+	.immediate = true,
+};
+
+FIXTURE_VARIANT_ADD(bpf, deferred) {
+	.immediate = false,
+};
+
+FIXTURE_SETUP(bpf)
+{
+	struct ut_opts opts = { .pid = 0, .immediate = variant->immediate };
+
+	memset(&self->s, 0, sizeof(self->s));
+	self->values = map_create(BPF_MAP_TYPE_ARRAY, sizeof(struct value), 1);
+	self->stacks = map_create(BPF_MAP_TYPE_STACK_TRACE, FRAMES * 8, 128);
+	ASSERT_LE(0, self->values) TH_LOG("CONFIG_BPF_SYSCALL? %s", strerror(errno));
+	ASSERT_LE(0, self->stacks);
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+}
+
+FIXTURE_TEARDOWN(bpf)
+{
+	ut_close(&self->s);
+}
+
+/* What is taken from a sample's callchain begins with the context. */
+static bool same_user_stack(struct value *v, int stacks, const struct ut_stack *st, bool context)
+{
+	struct ut_stack got, want = { .nr = context };
+	__u64 by_id[FRAMES] = {};
+
+	want.ip[0] = PERF_CONTEXT_USER;
+	memcpy(&want.ip[want.nr], st->ip, st->nr * sizeof(st->ip[0]));
+	want.nr += st->nr;
+
+	if (v->user_len <= 0 || v->user_len % 8) {
+		ut_diag("bpf_get_stack(): %lld", v->user_len);
+		return false;
+	}
+	got.nr = v->user_len / 8;
+	memcpy(got.ip, v->user, v->user_len);
+	if (!ut_same_stack(&got, &want))
+		return false;
+	if (v->stackid < 0 || map_lookup(stacks, v->stackid, by_id)) {
+		ut_diag("bpf_get_stackid(): %lld", v->stackid);
+		return false;
+	}
+	memcpy(got.ip, by_id, want.nr * 8);
+	return ut_same_stack(&got, &want);
+}
+
+/* The sample has its stack as well; it need not be deferred where a program reads it. */
+static bool sample_has(struct ut_session *s, int event, const struct ut_stack *want)
+{
+	struct ut_rec *r = ut_sample(s, event, 0, 0);
+	struct ut_stack got;
+	enum ut_kind kind;
+
+	if (!r)
+		return false;
+	kind = ut_user_stack(s, r, &got);
+	return (kind == UT_DEFERRED || kind == UT_IMMEDIATE) && ut_same_stack(&got, want);
+}
+
+static void one_call(void *arg)
+{
+	ut_syscall0(arg, __NR_getppid);
+}
+
+/* A program on a tracepoint walks by itself. */
+TEST_F(bpf, tracepoint)
+{
+	struct ut_stack st;
+	int tp, prog;
+
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, tp);
+	prog = prog_load(BPF_PROG_TYPE_TRACEPOINT, self->values, self->stacks);
+	ASSERT_LE(0, prog);
+	ASSERT_EQ(0, ioctl(self->s.event[tp].fd[0], PERF_EVENT_IOC_SET_BPF, prog));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(6, one_call, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, map_lookup(self->values, 0, &self->v));
+	EXPECT_EQ(1, self->v.hits);
+	EXPECT_TRUE(same_user_stack(&self->v, self->stacks, &st, false));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(sample_has(&self->s, tp, &st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* A stack and the descriptors that are needed on it. */
+struct work {
+	struct ut_stack	st;
+	int		event, file;
+};
+
+UT_LABEL(bpf_touch);
+static ut_noinline void touch(void *arg)
+{
+	struct work *w = arg;
+	char *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ut_walk_self(&w->st, (unsigned long)bpf_touch, __builtin_frame_address(0));
+	ioctl(w->event, PERF_EVENT_IOC_ENABLE, 0);
+	asm volatile(".globl bpf_touch\nbpf_touch: movb $1, (%0)" : : "r" (p) : "memory");
+	ioctl(w->event, PERF_EVENT_IOC_DISABLE, 0);
+	munmap(p, 4096);
+}
+
+/* A program on a software event is handed the sample's callchain. */
+TEST_F(bpf, perf_event)
+{
+	struct work w;
+	int faults, prog;
+
+	faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
+	ASSERT_LE(0, faults);
+	prog = prog_load(BPF_PROG_TYPE_PERF_EVENT, self->values, self->stacks);
+	ASSERT_LE(0, prog);
+	ASSERT_EQ(0, ioctl(self->s.event[faults].fd[0], PERF_EVENT_IOC_SET_BPF, prog));
+	ASSERT_EQ(0, ioctl(self->s.ring[0].fd, PERF_EVENT_IOC_ENABLE, 0));
+	/* The event is enabled for one fault alone. */
+	w.event = self->s.event[faults].fd[0];
+	ASSERT_EQ(0, ut_ladder(6, touch, &w));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, map_lookup(self->values, 0, &self->v));
+	EXPECT_EQ(1, self->v.hits);
+	EXPECT_TRUE(same_user_stack(&self->v, self->stacks, &w.st, true));
+	/* A fault of the program: there is no kernel stack. */
+	EXPECT_GE(0, self->v.kernel_len);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(sample_has(&self->s, faults, &w.st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static void in_kernel(void *arg)
+{
+	struct work *w = arg;
+	char *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ioctl(w->event, PERF_EVENT_IOC_ENABLE, 0);
+	ut_syscall4(&w->st, __NR_pread64, w->file, p, 4096, 0);
+	ioctl(w->event, PERF_EVENT_IOC_DISABLE, 0);
+	munmap(p, 4096);
+}
+
+/* A fault in a system call: kernel frames in front of the user's. */
+TEST_F(bpf, perf_event_in_kernel)
+{
+	struct work w = { .file = memfd_create("file", 0) };
+	unsigned int i;
+	int faults, prog;
+
+	ASSERT_EQ(0, ftruncate(w.file, 4096));
+	faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
+	ASSERT_LE(0, faults);
+	prog = prog_load(BPF_PROG_TYPE_PERF_EVENT, self->values, self->stacks);
+	ASSERT_LE(0, prog);
+	ASSERT_EQ(0, ioctl(self->s.event[faults].fd[0], PERF_EVENT_IOC_SET_BPF, prog));
+	ASSERT_EQ(0, ioctl(self->s.ring[0].fd, PERF_EVENT_IOC_ENABLE, 0));
+	w.event = self->s.event[faults].fd[0];
+	ASSERT_EQ(0, ut_ladder(6, in_kernel, &w));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, map_lookup(self->values, 0, &self->v));
+	EXPECT_LE(1, self->v.hits);
+	EXPECT_TRUE(same_user_stack(&self->v, self->stacks, &w.st, true));
+	ASSERT_LT(8, self->v.kernel_len);
+	for (i = 0; i < self->v.kernel_len / 8; i++)
+		EXPECT_NE(0, self->v.kernel[i] >> 63) TH_LOG("%llx", self->v.kernel[i]);
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}

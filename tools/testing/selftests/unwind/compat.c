@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K14: a 32-bit program on a 64-bit kernel, in a flat code segment and in one that
+ * has a base.
+ */
+#include <errno.h>
+#include <libgen.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+struct stack32 {
+	__u32 nr;
+	__u32 ip[64];
+};
+
+FIXTURE(compat) {
+	struct ut_session s;
+	pid_t pid;
+	int in, out;
+};
+
+FIXTURE_SETUP(compat)
+{
+	char path[PATH_MAX], self_path[PATH_MAX] = "";
+	int in[2], out[2];
+	char byte = 0;
+
+	memset(&self->s, 0, sizeof(self->s));
+	ASSERT_LT(0, readlink("/proc/self/exe", self_path, sizeof(self_path) - 1));
+	snprintf(path, sizeof(path), "%.*s/compat_32", (int)sizeof(path) - 16,
+		 dirname(self_path));
+	ASSERT_EQ(0, access(path, X_OK))
+		TH_LOG("%s: %s; needs gcc -m32 or the package gcc-i686-linux-gnu to build", path,
+		       strerror(errno));
+	ASSERT_EQ(0, pipe2(in, O_CLOEXEC));
+	ASSERT_EQ(0, pipe2(out, O_CLOEXEC));
+	self->pid = fork();
+	ASSERT_LE(0, self->pid);
+	if (!self->pid) {
+		dup2(in[0], 0);
+		dup2(out[1], 1);
+		execl(path, "compat_32", NULL);
+		_exit(127);
+	}
+	close(in[0]);
+	close(out[1]);
+	self->in = in[1];
+	self->out = out[0];
+	ASSERT_EQ(0, ut_read_all(self->out, &byte, 1))
+		TH_LOG("does not run: CONFIG_IA32_EMULATION?");
+	ASSERT_EQ('r', byte);
+}
+
+FIXTURE_TEARDOWN(compat)
+{
+	kill(self->pid, SIGKILL);
+	waitpid(self->pid, NULL, 0);
+	ut_close(&self->s);
+}
+
+static void widen(struct ut_stack *st, const struct stack32 *st32)
+{
+	for (st->nr = 0; st->nr < st32->nr; st->nr++)
+		st->ip[st->nr] = st32->ip[st->nr];
+}
+
+/*
+ * The tracepoints of single system calls leave 32-bit tasks out, so take the one of
+ * all, with a filter for getppid().
+ */
+static int watch_getppid(struct ut_session *s, pid_t pid)
+{
+	struct ut_opts opts = { .pid = pid };
+
+	if (ut_open(s, &opts) || ut_add_tracepoint(s, "raw_syscalls", "sys_enter") < 0)
+		return -1;
+	if (ioctl(s->event[0].fd[0], PERF_EVENT_IOC_SET_FILTER, "id == 64"))
+		return -1;
+	return ut_enable(s);
+}
+
+/* The sample at the top of the ladder, and that of the segment. */
+TEST_F(compat, ladder)
+{
+	struct stack32 st32;
+	struct ut_stack st;
+	struct ut_rec *r;
+	int status;
+	__u64 i;
+
+	ASSERT_EQ(0, watch_getppid(&self->s, self->pid));
+	ASSERT_EQ(1, write(self->in, "g", 1));
+	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)));
+	widen(&st, &st32);
+	/* leaf, ten and one climb, start, _start */
+	ASSERT_EQ(14, st.nr);
+	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)));
+	ASSERT_EQ(self->pid, waitpid(self->pid, &status, 0));
+	ASSERT_EQ(0, status);
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+
+	r = ut_sample(&self->s, 0, 0, 0);
+	ASSERT_TRUE(ut_stack_is(&self->s, r, &st));
+	r = ut_record_of(&self->s, self->pid, r->cookie);
+	ASSERT_NE(NULL, r);
+	for (i = 0; i < r->nr; i++)
+		EXPECT_EQ(0, r->ips[i] >> 32);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* The frames of the segment, at their linear addresses, or none. */
+TEST_F(compat, segment_with_a_base)
+{
+	struct ut_stack st, got;
+	struct stack32 st32;
+	int status;
+
+	ASSERT_EQ(0, watch_getppid(&self->s, self->pid));
+	ASSERT_EQ(1, write(self->in, "g", 1));
+	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)));
+	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)));
+	ASSERT_EQ(self->pid, waitpid(self->pid, &status, 0));
+	ASSERT_EQ(0, status);
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(2, st32.nr) TH_LOG("no LDT: CONFIG_MODIFY_LDT_SYSCALL?");
+	widen(&st, &st32);
+
+	ASSERT_EQ(2, ut_count_samples(&self->s, 0, 0));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, 0, 1), &got));
+	if (got.nr)
+		EXPECT_TRUE(ut_same_stack(&got, &st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}

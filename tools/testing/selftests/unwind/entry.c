@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K1, K2, K3: one record and one cookie a kernel entry, however many samples are
+ * taken in it and in whatever context.
+ */
+#include <errno.h>
+#include <linux/hw_breakpoint.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+static const struct ut_opts self_task = { .pid = 0 };
+
+FIXTURE(entry) {
+	struct ut_session s;
+};
+
+FIXTURE_SETUP(entry)
+{
+	memset(&self->s, 0, sizeof(self->s));
+}
+
+FIXTURE_TEARDOWN(entry)
+{
+	ut_close(&self->s);
+}
+
+/* Does every sample of this task have the cookie of the first one? */
+static bool one_cookie(struct ut_session *s)
+{
+	struct ut_rec *first = ut_sample(s, -1, 0, 0), *r;
+	unsigned int i;
+
+	for (i = 0; (r = ut_sample(s, -1, 0, i)); i++) {
+		if (!r->cookie || r->cookie != first->cookie) {
+			ut_diag("sample %u of event %llu: cookie %llx, the first has %llx", i,
+				r->id, r->cookie, first->cookie);
+			return false;
+		}
+	}
+	return true;
+}
+
+struct call {
+	struct ut_stack	st;
+	long		nr, a1, a2, a3, ret;
+};
+
+static void do_call(void *arg)
+{
+	struct call *c = arg;
+
+	c->ret = ut_syscall3(&c->st, c->nr, c->a1, c->a2, c->a3);
+}
+
+/* Tracepoints at the way in, in the middle and at the way out. */
+TEST_F(entry, many_tracepoints_in_one_system_call)
+{
+	static const char * const tps[][2] = {
+		{ "raw_syscalls", "sys_enter" },
+		{ "syscalls", "sys_enter_prctl" },
+		{ "task", "task_rename" },
+		{ "syscalls", "sys_exit_prctl" },
+		{ "raw_syscalls", "sys_exit" },
+	};
+	struct call c = { .nr = __NR_prctl, .a1 = PR_SET_NAME, .a2 = (long)"renamed" };
+	struct ut_rec *r;
+	int tp[ARRAY_SIZE(tps)];
+	unsigned int i;
+
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	for (i = 0; i < ARRAY_SIZE(tps); i++) {
+		tp[i] = ut_add_tracepoint(&self->s, tps[i][0], tps[i][1]);
+		ASSERT_LE(0, tp[i]);
+	}
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(7, do_call, &c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+
+	/* The session's own ioctl()s are sampled by the raw tracepoints as well. */
+	r = ut_sample(&self->s, tp[1], 0, 0);
+	ASSERT_TRUE(ut_stack_is(&self->s, r, &c.st));
+	for (i = 2; i <= 3; i++) {
+		ASSERT_EQ(1, ut_count_samples(&self->s, tp[i], 0));
+		EXPECT_EQ(r->cookie, ut_sample(&self->s, tp[i], 0, 0)->cookie);
+	}
+	for (i = 0; i < 5; i += 4) {
+		struct ut_rec *raw;
+		unsigned int n, same = 0;
+
+		for (n = 0; (raw = ut_sample(&self->s, tp[i], 0, n)); n++)
+			same += raw->cookie == r->cookie;
+		EXPECT_EQ(1, same) TH_LOG("%s", tps[i][1]);
+	}
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static void two_calls(void *arg)
+{
+	struct call *c = arg;
+
+	do_call(c);
+	do_call(c + 1);
+}
+
+/* K2 */
+TEST_F(entry, next_system_call_has_another_cookie)
+{
+	struct call c[2] = {
+		{ .nr = __NR_prctl, .a1 = PR_SET_NAME, .a2 = (long)"first" },
+		{ .nr = __NR_prctl, .a1 = PR_SET_NAME, .a2 = (long)"second" },
+	};
+	struct ut_rec *r[2];
+	int enter, rename, i;
+
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_prctl");
+	rename = ut_add_tracepoint(&self->s, "task", "task_rename");
+	ASSERT_LE(0, enter);
+	ASSERT_LE(0, rename);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(3, two_calls, c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; i < 2; i++) {
+		r[i] = ut_sample(&self->s, enter, 0, i);
+		ASSERT_TRUE(ut_stack_is(&self->s, r[i], &c[i].st));
+		EXPECT_EQ(r[i]->cookie, ut_sample(&self->s, rename, 0, i)->cookie);
+	}
+	EXPECT_NE(r[0]->cookie, r[1]->cookie);
+	EXPECT_EQ(2, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* A fault that the kernel takes in a system call belongs to the system call. */
+TEST_F(entry, page_faults_in_the_kernel)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	struct call c = { .nr = __NR_pread64 };
+	struct ut_rec *r;
+	int tp, faults, fd;
+	unsigned int i;
+	char *buf;
+
+	buf = mmap(NULL, 16 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, buf);
+	fd = memfd_create("data", 0);
+	ASSERT_EQ(0, ftruncate(fd, 16 * page));
+	c.a1 = fd;
+	c.a2 = (long)buf;
+	c.a3 = 16 * page;
+
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pread64");
+	faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
+	ASSERT_LE(0, tp);
+	ASSERT_LE(0, faults);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(7, do_call, &c));
+	ut_disable(&self->s);
+	ASSERT_EQ(16 * page, c.ret);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, 0, 0), &c.st));
+	for (i = 0, tp = 0; (r = ut_sample(&self->s, faults, 0, i)); i++) {
+		if (r->cookie == ut_sample(&self->s, 0, 0, 0)->cookie)
+			tp++;
+	}
+	EXPECT_LE(16, tp);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+UT_LABEL(touch_here);
+static ut_noinline void touch(void *arg)
+{
+	struct ut_stack *st = arg;
+	char *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ut_walk_self(st, (unsigned long)touch_here, __builtin_frame_address(0));
+	asm volatile(".globl touch_here\ntouch_here: movb $1, (%0)" : : "r" (p) : "memory");
+	munmap(p, 4096);
+}
+
+/* A fault of the program is an entry of its own. */
+TEST_F(entry, page_fault_of_the_program)
+{
+	struct ut_rec *r, *hit = NULL;
+	struct ut_stack st;
+	unsigned int i;
+	int faults;
+
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
+	ASSERT_LE(0, faults);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(7, touch, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; (r = ut_sample(&self->s, faults, 0, i)); i++) {
+		if (r->ip == (unsigned long)touch_here)
+			hit = r;
+	}
+	EXPECT_TRUE(ut_stack_is(&self->s, hit, &st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static int add_breakpoint(struct ut_session *s, __u64 addr, int type, int len, bool user)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_BREAKPOINT,
+		.bp_type	= type,
+		.bp_addr	= addr,
+		.bp_len		= len,
+		.sample_period	= 1,
+		.exclude_user	= !user,
+	};
+
+	return ut_add(s, &attr);
+}
+
+/*
+ * K3: a debug exception that hits in kernel mode is handled as an NMI is. The
+ * system call writes to a word that is watched.
+ */
+TEST_F(entry, nmi_in_a_system_call)
+{
+	struct timespec ts UT_ATTRIBUTE(aligned(8));
+	struct call c = { .nr = __NR_clock_gettime, .a1 = CLOCK_MONOTONIC, .a2 = (long)&ts };
+	int bp;
+
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	bp = add_breakpoint(&self->s, (unsigned long)&ts, HW_BREAKPOINT_W, HW_BREAKPOINT_LEN_8,
+			    false);
+	ASSERT_LE(0, bp);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(7, do_call, &c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_LE(1, ut_count_samples(&self->s, bp, 0));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, bp, 0, 0), &c.st));
+	EXPECT_TRUE(one_cookie(&self->s));
+	EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* The same with samples in task context before and after it. */
+TEST_F(entry, nmi_between_others)
+{
+	struct timespec ts UT_ATTRIBUTE(aligned(8));
+	struct call c = { .nr = __NR_clock_gettime, .a1 = CLOCK_MONOTONIC, .a2 = (long)&ts };
+	int bp, enter, exit;
+
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	bp = add_breakpoint(&self->s, (unsigned long)&ts, HW_BREAKPOINT_W, HW_BREAKPOINT_LEN_8,
+			    false);
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_clock_gettime");
+	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_clock_gettime");
+	ASSERT_LE(0, bp);
+	ASSERT_LE(0, enter);
+	ASSERT_LE(0, exit);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(7, do_call, &c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_LE(1, ut_count_samples(&self->s, bp, 0));
+	ASSERT_EQ(1, ut_count_samples(&self->s, enter, 0));
+	ASSERT_EQ(1, ut_count_samples(&self->s, exit, 0));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, bp, 0, 0), &c.st));
+	EXPECT_TRUE(one_cookie(&self->s));
+	EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * An NMI at each instruction of a request in task context: a breakpoint on every
+ * byte of unwind_deferred_request*() in turn; those that are the first of an
+ * instruction on the way taken are hit.
+ */
+TEST_F_TIMEOUT(entry, nmi_in_every_instruction_of_a_request, 300)
+{
+	unsigned int hits = 0, samples = 0;
+	__u64 start, end, addr;
+
+	ASSERT_EQ(0, ut_kallsyms("unwind_deferred_request", &start, &end));
+	ASSERT_LT(end - start, 8192);
+	for (addr = start; addr < end; addr++) {
+		struct call c = { .nr = __NR_getppid };
+		struct ut_opts opts = self_task;
+		unsigned int n;
+		int bp, enter;
+
+		opts.pages = 4;
+		ASSERT_EQ(0, ut_open(&self->s, &opts));
+		enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+		ASSERT_LE(0, enter);
+		bp = add_breakpoint(&self->s, addr, HW_BREAKPOINT_X, sizeof(long), false);
+		ASSERT_LE(0, bp);
+		ASSERT_EQ(0, ut_enable(&self->s));
+		ASSERT_EQ(0, ut_ladder(3, do_call, &c));
+		ut_disable(&self->s);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		n = ut_count_samples(&self->s, bp, 0);
+		hits += !!n;
+		samples += n;
+		ASSERT_EQ(1, ut_count_samples(&self->s, enter, 0));
+		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, 0, 0), &c.st))
+			TH_LOG("unwind_deferred_request+%#llx", addr - start);
+		EXPECT_TRUE(one_cookie(&self->s))
+			TH_LOG("unwind_deferred_request+%#llx", addr - start);
+		EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0))
+			TH_LOG("unwind_deferred_request+%#llx", addr - start);
+		EXPECT_EQ(0, ut_check(&self->s, 0));
+		ut_close(&self->s);
+	}
+	TH_LOG("%u of %llu bytes hit, %u samples", hits, end - start, samples);
+	EXPECT_LT(10, hits);
+}
+
+/* The timer interrupts a long system call again and again: still one entry. */
+TEST_F_TIMEOUT(entry, interrupts_in_one_system_call, 120)
+{
+	const size_t size = 64 << 20;
+	struct call c = { .nr = __NR_getrandom };
+	struct ut_rec *r, *first;
+	unsigned int i, inside = 0;
+	int enter, exit, clock;
+	char *buf;
+
+	buf = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	ASSERT_NE(MAP_FAILED, buf);
+	c.a1 = (long)buf;
+	c.a2 = size;
+
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getrandom");
+	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_getrandom");
+	clock = ut_add_software(&self->s, PERF_COUNT_SW_CPU_CLOCK, 1000000);
+	ASSERT_LE(0, enter);
+	ASSERT_LE(0, exit);
+	ASSERT_LE(0, clock);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(7, do_call, &c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	first = ut_sample(&self->s, enter, 0, 0);
+	EXPECT_TRUE(ut_stack_is(&self->s, first, &c.st));
+	ASSERT_EQ(1, ut_count_samples(&self->s, exit, 0));
+	EXPECT_EQ(first->cookie, ut_sample(&self->s, exit, 0, 0)->cookie);
+	for (i = 0; (r = ut_sample(&self->s, clock, 0, i)); i++) {
+		if (r->time <= first->time || r->time >= ut_sample(&self->s, exit, 0, 0)->time)
+			continue;
+		inside++;
+		EXPECT_EQ(first->cookie, r->cookie);
+	}
+	EXPECT_LE(3, inside);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static ut_noinline void spin(void *arg)
+{
+	struct timespec now, end;
+	struct ut_stack *st = arg;
+
+	ut_walk_self(st, 0, __builtin_frame_address(0));
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec++;
+	do {
+		int i;
+
+		for (i = 0; i < 100000; i++)
+			asm volatile("" : : : "memory");
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	} while (now.tv_sec < end.tv_sec ||
+		 (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
+}
+
+/* Interrupts of the program itself: each is an entry of its own. */
+TEST_F_TIMEOUT(entry, interrupts_of_the_program, 60)
+{
+	unsigned int i, in_spin = 0;
+	struct ut_stack st, got;
+	struct ut_rec *r;
+	int clock;
+
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	clock = ut_add_software(&self->s, PERF_COUNT_SW_CPU_CLOCK, 5000000);
+	ASSERT_LE(0, clock);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(7, spin, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; (r = ut_sample(&self->s, clock, 0, i)); i++) {
+		if (r->ip < (unsigned long)spin || r->ip > (unsigned long)spin + 512)
+			continue;
+		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
+		ASSERT_LT(0, got.nr);
+		EXPECT_EQ(r->ip, got.ip[0]);
+		/* But for the function's first and last instructions it has a frame. */
+		st.ip[0] = got.ip[0];
+		EXPECT_TRUE(ut_same_stack(&got, &st));
+		in_spin++;
+	}
+	EXPECT_LE(3, in_spin);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K8: a sample of the old image has the old image's stack, and its record comes
+ * before the COMM record of the exec. What is sampled between the images has none.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+#define NEW_IMAGE	"--new-image"
+
+struct shared {
+	struct ut_stack	st[4];
+	pid_t		tid[4];
+	int	ready;
+	long		ret;
+	char		path[PATH_MAX];
+};
+
+FIXTURE(exec) {
+	struct ut_session s;
+	struct shared *sh;
+	struct ut_child c;
+};
+
+FIXTURE_VARIANT(exec) {
+	bool per_cpu, inherit;
+};
+
+FIXTURE_VARIANT_ADD(exec, per_task) {
+	.per_cpu = false,
+};
+
+FIXTURE_VARIANT_ADD(exec, inherited) {
+	.per_cpu = true,
+	.inherit = true,
+};
+
+FIXTURE_SETUP(exec)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	self->sh = ut_shared(sizeof(*self->sh));
+	ASSERT_NE(NULL, self->sh);
+	ASSERT_LT(0, readlink("/proc/self/exe", self->sh->path, PATH_MAX - 1));
+}
+
+FIXTURE_TEARDOWN(exec)
+{
+	ut_close(&self->s);
+}
+
+static char *new_argv[] = { "new", NEW_IMAGE, NULL };
+
+static void call_execve(void *arg)
+{
+	struct shared *sh = arg;
+
+	sh->ret = ut_syscall3(&sh->st[0], __NR_execve, sh->path, new_argv, NULL);
+}
+
+static void ladder_execve(void *arg)
+{
+	ut_ladder(6, call_execve, arg);
+}
+
+static int watch(struct ut_session *s, pid_t pid, bool per_cpu, bool inherit, bool remove_on_exec)
+{
+	struct ut_opts opts = {
+		.pid		= pid,
+		.per_cpu	= per_cpu,
+		.inherit	= inherit,
+		.sideband	= true,
+		.remove_on_exec	= remove_on_exec,
+	};
+
+	return ut_open(s, &opts);
+}
+
+/* The first COMM record of an exec. */
+static struct ut_rec *exec_comm(struct ut_session *s, pid_t tid)
+{
+	size_t i;
+
+	for (i = 0; i < s->nr_recs; i++) {
+		struct ut_rec *r = &s->rec[i];
+
+		if (r->type == PERF_RECORD_COMM && (r->misc & PERF_RECORD_MISC_COMM_EXEC) &&
+		    r->tid == tid)
+			return r;
+	}
+	return NULL;
+}
+
+TEST_F(exec, old_stack)
+{
+	struct ut_rec *sample, *rec, *comm;
+	int tp;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(7 << 8, ut_wait(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+
+	sample = ut_sample(&self->s, tp, self->c.pid, 0);
+	ASSERT_TRUE(ut_stack_is(&self->s, sample, &self->sh->st[0]));
+	rec = ut_record_of(&self->s, self->c.pid, sample->cookie);
+	ASSERT_NE(NULL, rec);
+	comm = exec_comm(&self->s, self->c.pid);
+	ASSERT_NE(NULL, comm);
+	EXPECT_LT(rec->time, comm->time);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* The image is gone and the next has not run: there is no user stack, and none is named. */
+TEST_F(exec, between_the_images)
+{
+	static const char * const tps[][2] = {
+		{ "sched", "sched_process_exec" },
+		{ "syscalls", "sys_exit_execve" },
+	};
+	struct ut_stack got;
+	struct ut_rec *r;
+	unsigned int i;
+	int tp[2];
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
+	for (i = 0; i < 2; i++) {
+		tp[i] = ut_add_tracepoint(&self->s, tps[i][0], tps[i][1]);
+		ASSERT_LE(0, tp[i]);
+	}
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(7 << 8, ut_wait(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; i < 2; i++) {
+		r = ut_sample(&self->s, tp[i], self->c.pid, 0);
+		ASSERT_NE(NULL, r) TH_LOG("%s", tps[i][1]);
+		ut_user_stack(&self->s, r, &got);
+		EXPECT_EQ(0, got.nr) TH_LOG("%s: %llx", tps[i][1], got.ip[0]);
+	}
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* The same behind a sample of the old image: its stack is not theirs. */
+TEST_F(exec, before_and_between)
+{
+	struct ut_stack got;
+	struct ut_rec *enter, *r;
+	int tp[3], i;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
+	tp[0] = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
+	tp[1] = ut_add_tracepoint(&self->s, "sched", "sched_process_exec");
+	tp[2] = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_execve");
+	for (i = 0; i < 3; i++)
+		ASSERT_LE(0, tp[i]);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(7 << 8, ut_wait(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	enter = ut_sample(&self->s, tp[0], self->c.pid, 0);
+	EXPECT_TRUE(ut_stack_is(&self->s, enter, &self->sh->st[0]));
+	for (i = 1; i < 3; i++) {
+		r = ut_sample(&self->s, tp[i], self->c.pid, 0);
+		ASSERT_NE(NULL, r);
+		ut_user_stack(&self->s, r, &got);
+		EXPECT_EQ(0, got.nr) TH_LOG("event %d: %llx", i, got.ip[0]);
+		EXPECT_NE(enter->cookie, r->cookie);
+	}
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* The new image's own samples have its own stacks. */
+TEST_F(exec, new_image)
+{
+	struct ut_rec *r, *comm;
+	struct ut_stack got;
+	int tp;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(7 << 8, ut_wait(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, tp, self->c.pid, 0);
+	ASSERT_NE(NULL, r);
+	EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
+	/* As the program loaded at another address saw it: it has the same ladder. */
+	/* ut_syscall(), getppid_new(), the rungs, and the two at the bottom */
+	EXPECT_EQ(2 + 4 + 2, got.nr);
+	ASSERT_LT(0, got.nr);
+	EXPECT_EQ(r->ip, got.ip[0]);
+	EXPECT_EQ((unsigned long)ut_syscall_ret & 0xfff, got.ip[0] & 0xfff);
+	comm = exec_comm(&self->s, self->c.pid);
+	ASSERT_NE(NULL, comm);
+	EXPECT_GT(r->time, comm->time);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* The event goes at the exec, what it waits for comes before that. */
+TEST_F(exec, remove_on_exec)
+{
+	struct ut_opts opts = { .per_cpu = true, .remove_on_exec = true };
+	int tp;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
+	opts.pid = self->c.pid;
+	opts.per_cpu = variant->per_cpu;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(7 << 8, ut_wait(&self->c));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, self->c.pid, 0),
+				&self->sh->st[0]));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static void failing(void *arg)
+{
+	struct shared *sh = arg;
+	int i;
+
+	/* Not there; not a program; too much of an argument list. */
+	for (i = 0; i < 3; i++) {
+		static char *huge[3] = { "x" };
+		const char *path = i == 0 ? "/nonexistent" :
+				   i == 1 ? "/proc/self/status" : sh->path;
+
+		if (i == 2) {
+			huge[1] = malloc(1 << 20);
+			memset(huge[1], 'x', 1 << 20);
+			huge[1][(1 << 20) - 1] = 0;
+		}
+		sh->ret |= ut_syscall3(&sh->st[i], __NR_execve, path, i == 2 ? huge : new_argv,
+				       NULL) >= 0;
+	}
+}
+
+static void ladder_failing(void *arg)
+{
+	ut_ladder(6, failing, arg);
+}
+
+/* A failed exec changes nothing: the stack comes at the return. */
+TEST_F(exec, failed)
+{
+	struct ut_rec *a, *b;
+	int enter, exit, i;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_failing, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
+	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_execve");
+	ASSERT_LE(0, enter);
+	ASSERT_LE(0, exit);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_wait(&self->c));
+	ASSERT_EQ(0, self->sh->ret);
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; i < 3; i++) {
+		a = ut_sample(&self->s, enter, self->c.pid, i);
+		b = ut_sample(&self->s, exit, self->c.pid, i);
+		EXPECT_TRUE(ut_stack_is(&self->s, a, &self->sh->st[i]));
+		EXPECT_TRUE(ut_stack_is(&self->s, b, &self->sh->st[i]));
+	}
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+struct thread {
+	struct shared	*sh;
+	int		nr;
+};
+
+static void thread_sleep(void *arg)
+{
+	struct timespec ts = { .tv_sec = 100 };
+	struct thread *t = arg;
+
+	ut_syscall2(&t->sh->st[t->nr], __NR_nanosleep, &ts, NULL);
+}
+
+static void *sleeper(void *arg)
+{
+	struct thread *t = arg;
+
+	t->sh->tid[t->nr] = gettid();
+	t->sh->ready++;
+	ut_ladder(4, thread_sleep, t);
+	return NULL;
+}
+
+static void *execer(void *arg)
+{
+	struct shared *sh = arg;
+
+	sh->tid[0] = gettid();
+	ut_ladder(6, call_execve, sh);
+	return NULL;
+}
+
+static struct thread threads[2];
+
+static void start_sleepers(struct shared *sh, int nr)
+{
+	pthread_t id;
+	int i;
+
+	for (i = 0; i < nr; i++) {
+		threads[i] = (struct thread){ .sh = sh, .nr = i + 1 };
+		if (pthread_create(&id, NULL, sleeper, &threads[i]))
+			_exit(99);
+	}
+	while (sh->ready < nr)
+		usleep(1000);
+	for (i = 0; i < nr; i++) {
+		while (!UT_READ(sh->st[i + 1].nr))
+			usleep(1000);
+		if (!ut_wait_state(sh->tid[i + 1], "S"))
+			_exit(98);
+	}
+}
+
+static void exec_with_threads(void *arg)
+{
+	start_sleepers(arg, 2);
+	ut_ladder(6, call_execve, arg);
+}
+
+static void exec_from_thread(void *arg)
+{
+	pthread_t id;
+
+	start_sleepers(arg, 1);
+	if (pthread_create(&id, NULL, execer, arg))
+		_exit(99);
+	for (;;)
+		pause();
+}
+
+/* The other threads are seen by inherited events only. */
+FIXTURE(exec_threads) {
+	struct ut_session s;
+	struct shared *sh;
+	struct ut_child c;
+};
+
+FIXTURE_SETUP(exec_threads)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	self->sh = ut_shared(sizeof(*self->sh));
+	ASSERT_NE(NULL, self->sh);
+	ASSERT_LT(0, readlink("/proc/self/exe", self->sh->path, PATH_MAX - 1));
+}
+
+FIXTURE_TEARDOWN(exec_threads)
+{
+	ut_close(&self->s);
+}
+
+/* The threads that the exec kills have stacks to give, too. */
+TEST_F(exec_threads, with_other_threads)
+{
+	int enter, sleep_tp, i;
+
+	ASSERT_EQ(0, ut_fork(&self->c, exec_with_threads, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true, false));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
+	sleep_tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep");
+	ASSERT_LE(0, enter);
+	ASSERT_LE(0, sleep_tp);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(7 << 8, ut_wait(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, self->c.pid, 0),
+				&self->sh->st[0]));
+	for (i = 1; i <= 2; i++)
+		EXPECT_TRUE(ut_stack_is(&self->s,
+					ut_sample(&self->s, sleep_tp, self->sh->tid[i], 0),
+					&self->sh->st[i]));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* A thread that is not the leader takes the leader's tid: the record goes by the old one. */
+TEST_F(exec_threads, from_another_thread)
+{
+	int enter;
+
+	ASSERT_EQ(0, ut_fork(&self->c, exec_from_thread, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true, false));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
+	ASSERT_LE(0, enter);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(7 << 8, ut_wait(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_NE(self->c.pid, self->sh->tid[0]);
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, self->sh->tid[0], 0),
+				&self->sh->st[0]));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static void getppid_new(void *arg)
+{
+	ut_syscall0(arg, __NR_getppid);
+}
+
+int main(int argc, char **argv)
+{
+	static struct ut_stack st;
+
+	if (argc == 2 && !strcmp(argv[1], NEW_IMAGE)) {
+		ut_ladder(4, getppid_new, &st);
+		return 7;
+	}
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}

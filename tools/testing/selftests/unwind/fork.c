@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K9: a child inherits nothing that its parent waits for.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+struct shared {
+	struct ut_stack	st[2];
+	pid_t		child;
+	int		storm[256];
+	struct ut_stack	storm_st[256];
+};
+
+FIXTURE(fork) {
+	struct ut_session s;
+	struct shared *sh;
+	struct ut_child c;
+};
+
+FIXTURE_SETUP(fork)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	self->sh = ut_shared(sizeof(*self->sh));
+	ASSERT_NE(NULL, self->sh);
+}
+
+FIXTURE_TEARDOWN(fork)
+{
+	ut_close(&self->s);
+}
+
+static int watch(struct ut_session *s, pid_t pid)
+{
+	struct ut_opts opts = {
+		.pid = pid, .per_cpu = true, .inherit = true, .sideband = true, .pages = 256,
+	};
+
+	return ut_open(s, &opts);
+}
+
+static void call_fork(void *arg)
+{
+	struct shared *sh = arg;
+	long ret = ut_syscall0(&sh->st[0], __NR_fork);
+
+	if (!ret) {
+		ut_syscall0(&sh->st[1], __NR_getppid);
+		_exit(0);
+	}
+	sh->child = ret;
+	waitpid(ret, NULL, 0);
+}
+
+static void ladder_fork(void *arg)
+{
+	ut_ladder(6, call_fork, arg);
+}
+
+TEST_F(fork, fork)
+{
+	struct ut_rec *parent, *child, *r;
+	int enter, exit, ppid;
+	size_t i;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_fork, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_fork");
+	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_fork");
+	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, enter);
+	ASSERT_LE(0, exit);
+	ASSERT_LE(0, ppid);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_wait(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+
+	parent = ut_sample(&self->s, enter, self->c.pid, 0);
+	EXPECT_TRUE(ut_stack_is(&self->s, parent, &self->sh->st[0]));
+	EXPECT_EQ(parent->cookie, ut_sample(&self->s, exit, self->c.pid, 0)->cookie);
+	/* The child comes out of the same system call, but of an entry of its own. */
+	child = ut_sample(&self->s, exit, self->sh->child, 0);
+	if (child) {
+		EXPECT_TRUE(ut_stack_is(&self->s, child, &self->sh->st[0]));
+		EXPECT_NE(parent->cookie, child->cookie);
+	}
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, ppid, self->sh->child, 0),
+				&self->sh->st[1]));
+	for (i = 0; i < self->s.nr_recs; i++) {
+		r = &self->s.rec[i];
+		if (r->tid == self->sh->child && r->type == UT_RECORD_CALLCHAIN_DEFERRED)
+			EXPECT_NE(parent->cookie, r->cookie);
+	}
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * vfork() by hand: the child runs on the parent's stack and leaves it alone. It
+ * asks for its parent and exits.
+ */
+long ut_vfork(void);
+UT_LABEL(ut_vfork_ret);
+UT_LABEL(ut_vfork_child_ret);
+asm(".text\n"
+	".globl ut_vfork\n"
+	"ut_vfork:\n"
+	"	push %rbp\n"
+	"	mov %rsp, %rbp\n"
+	"	mov $58, %eax\n"
+	"	syscall\n"
+	".globl ut_vfork_ret\n"
+	"ut_vfork_ret:\n"
+	"	test %rax, %rax\n"
+	"	jnz 1f\n"
+	"	mov $110, %eax\n"
+	"	syscall\n"
+	".globl ut_vfork_child_ret\n"
+	"ut_vfork_child_ret:\n"
+	"	xor %edi, %edi\n"
+	"	mov $60, %eax\n"
+	"	syscall\n"
+	"1:	pop %rbp\n"
+	"	ret\n");
+
+UT_LABEL(behind_vfork);
+static ut_noinline void call_vfork(void *arg)
+{
+	struct shared *sh = arg;
+	long ret;
+
+	/* A frame of ut_vfork(), then this function's. */
+	ut_walk_self(&sh->st[0], 0, __builtin_frame_address(0));
+	memmove(&sh->st[0].ip[2], &sh->st[0].ip[1], (sh->st[0].nr - 1) * sizeof(__u64));
+	sh->st[0].nr++;
+	asm volatile("call ut_vfork\n"
+		     ".globl behind_vfork\n"
+		     "behind_vfork:\n"
+		     : "=a" (ret) : : "rcx", "r11", "rdi", "memory");
+	sh->st[0].ip[0] = (unsigned long)ut_vfork_ret;
+	sh->st[0].ip[1] = (unsigned long)behind_vfork;
+	sh->st[1] = sh->st[0];
+	sh->st[1].ip[0] = (unsigned long)ut_vfork_child_ret;
+	sh->child = ret;
+	waitpid(ret, NULL, 0);
+}
+
+static void ladder_vfork(void *arg)
+{
+	ut_ladder(6, call_vfork, arg);
+}
+
+TEST_F(fork, vfork)
+{
+	struct ut_rec *parent;
+	int enter, exit, ppid;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_vfork, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_vfork");
+	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_vfork");
+	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, enter);
+	ASSERT_LE(0, exit);
+	ASSERT_LE(0, ppid);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_wait(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	parent = ut_sample(&self->s, enter, self->c.pid, 0);
+	EXPECT_TRUE(ut_stack_is(&self->s, parent, &self->sh->st[0]));
+	EXPECT_EQ(parent->cookie, ut_sample(&self->s, exit, self->c.pid, 0)->cookie);
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, ppid, self->sh->child, 0),
+				&self->sh->st[1]));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static void thread_getppid(void *arg)
+{
+	struct shared *sh = arg;
+
+	sh->child = gettid();
+	ut_syscall0(&sh->st[1], __NR_getppid);
+}
+
+static void *thread(void *arg)
+{
+	ut_ladder(4, thread_getppid, arg);
+	return NULL;
+}
+
+static void make_thread(void *arg)
+{
+	pthread_t id;
+
+	if (!pthread_create(&id, NULL, thread, arg))
+		pthread_join(id, NULL);
+}
+
+static void ladder_thread(void *arg)
+{
+	ut_ladder(6, make_thread, arg);
+}
+
+TEST_F(fork, thread)
+{
+	int task_tp, ppid, parent, child;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_thread, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	/* In the parent, in the middle of clone(). */
+	task_tp = ut_add_tracepoint(&self->s, "task", "task_newtask");
+	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, task_tp);
+	ASSERT_LE(0, ppid);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_wait(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	parent = ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid);
+	child = ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->sh->child);
+	EXPECT_EQ(1, parent);
+	EXPECT_EQ(1, child);
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, ppid, self->sh->child, 0),
+				&self->sh->st[1]));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+#define STORM 128
+
+struct storm {
+	struct shared	*sh;
+	int		nr;
+};
+
+static void storm_child(void *arg)
+{
+	struct storm *st = arg;
+
+	ut_syscall0(&st->sh->storm_st[st->nr], __NR_getppid);
+	/* The last stack of a task is one of exit_group(). */
+	syscall(__NR_exit_group, 0);
+}
+
+static void storm(void *arg)
+{
+	struct storm st = { .sh = arg };
+	int i, wave;
+
+	for (wave = 0; wave < STORM; wave += 16) {
+		for (i = wave; i < wave + 16; i++) {
+			pid_t pid = fork();
+
+			if (!pid) {
+				st.nr = i;
+				ut_ladder(i % 20, storm_child, &st);
+			}
+			st.sh->storm[i] = pid;
+		}
+		while (wait(NULL) > 0)
+			;
+	}
+}
+
+/* Many children at once, each with its own stack and no other's. */
+TEST_F_TIMEOUT(fork, storm, 120)
+{
+	int ppid, i;
+
+	ASSERT_EQ(0, ut_fork(&self->c, storm, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, ppid);
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "task", "task_newtask"));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_exit_group"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_wait(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; i < STORM; i++)
+		ASSERT_TRUE(ut_stack_is(&self->s,
+					ut_sample(&self->s, ppid, self->sh->storm[i], 0),
+					&self->sh->storm_st[i])) TH_LOG("child %d", i);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K16: sample_max_stack and kernel.perf_event_max_stack hold for deferred stacks.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+#define MAX_STACK	"/proc/sys/kernel/perf_event_max_stack"
+
+FIXTURE(limits) {
+	struct ut_session s;
+	long max;
+};
+
+FIXTURE_SETUP(limits)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	ASSERT_EQ(0, ut_read_sysctl(MAX_STACK, &self->max));
+}
+
+FIXTURE_TEARDOWN(limits)
+{
+	ut_close(&self->s);
+	ut_write_sysctl(MAX_STACK, self->max);
+}
+
+static void one_call(void *arg)
+{
+	ut_syscall0(arg, __NR_getppid);
+}
+
+TEST_F(limits, sample_max_stack)
+{
+	struct ut_stack st, got;
+	int max;
+
+	for (max = 1; max <= 20; max++) {
+		struct ut_opts opts = { .max_stack = max, .pages = 4 };
+		struct ut_rec *r;
+		int tp;
+
+		ASSERT_EQ(0, ut_open(&self->s, &opts));
+		tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+		ASSERT_LE(0, tp);
+		ASSERT_EQ(0, ut_enable(&self->s));
+		ASSERT_EQ(0, ut_ladder(10, one_call, &st));
+		ut_disable(&self->s);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		r = ut_sample(&self->s, tp, 0, 0);
+		ASSERT_NE(NULL, r);
+		/* Marker and cookie take no place in it, as a context takes none. */
+		ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got)) TH_LOG("max %d", max);
+		EXPECT_EQ(max < st.nr ? max : st.nr, got.nr);
+		EXPECT_TRUE(ut_stack_within(&got, &st));
+		EXPECT_EQ(0, ut_check(&self->s, 0));
+		ut_close(&self->s);
+	}
+}
+
+/* Two events in one entry, one record: it is as long as the longer one wants. */
+TEST_F(limits, two_events)
+{
+	int order;
+
+	for (order = 0; order < 2; order++) {
+		static const char * const tps[] = { "sys_enter_getppid", "sys_exit_getppid" };
+		struct ut_opts opts = { .pages = 4 };
+		struct ut_stack st, got;
+		int i;
+
+		ASSERT_EQ(0, ut_open(&self->s, &opts));
+		for (i = 0; i < 2; i++) {
+			self->s.opts.max_stack = (i ^ order) ? 8 : 3;
+			ASSERT_EQ(i, ut_add_tracepoint(&self->s, "syscalls", tps[i]));
+		}
+		ASSERT_EQ(0, ut_enable(&self->s));
+		ASSERT_EQ(0, ut_ladder(10, one_call, &st));
+		ut_disable(&self->s);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(UT_DEFERRED,
+			  ut_user_stack(&self->s, ut_sample(&self->s, order ? 0 : 1, 0, 0), &got));
+		EXPECT_EQ(8, got.nr);
+		EXPECT_TRUE(ut_stack_within(&got, &st));
+		EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+		EXPECT_EQ(0, ut_check(&self->s, 0));
+		ut_close(&self->s);
+	}
+}
+
+/* Without a limit of the event's own, the system's. It is read when the event is made. */
+TEST_F(limits, sysctl)
+{
+	static const int max[] = { 1, 16, 127, 200, 400 };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(max); i++) {
+		struct ut_opts opts = { .pages = 4 };
+		struct ut_stack st, got;
+		int tp;
+
+		ASSERT_EQ(0, ut_write_sysctl(MAX_STACK, max[i])) TH_LOG("%s", strerror(errno));
+		ASSERT_EQ(0, ut_open(&self->s, &opts));
+		tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+		ASSERT_LE(0, tp);
+		ASSERT_EQ(0, ut_enable(&self->s));
+		ASSERT_EQ(0, ut_ladder(300, one_call, &st));
+		ut_disable(&self->s);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(UT_DEFERRED,
+			  ut_user_stack(&self->s, ut_sample(&self->s, tp, 0, 0), &got));
+		EXPECT_EQ(max[i] < st.nr ? max[i] : st.nr, got.nr) TH_LOG("max %d", max[i]);
+		EXPECT_TRUE(ut_stack_within(&got, &st));
+		EXPECT_EQ(0, ut_check(&self->s, 0));
+		ut_close(&self->s);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K19: the task changes its CPU between the sample and the way out, or the CPU goes
+ * away. There is a buffer a CPU; sample and record are in different ones.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+FIXTURE(migrate) {
+	struct ut_session s;
+	int cpus[UT_MAX_CPUS];
+	unsigned int nr_cpus;
+};
+
+FIXTURE_VARIANT(migrate) {
+	bool all;
+};
+
+FIXTURE_VARIANT_ADD(migrate, task) {
+	.all = false,
+};
+
+FIXTURE_VARIANT_ADD(migrate, all_tasks) {
+	.all = true,
+};
+
+FIXTURE_SETUP(migrate)
+{
+	struct ut_opts opts = { .pid = variant->all ? -1 : 0, .per_cpu = true };
+
+	memset(&self->s, 0, sizeof(self->s));
+	self->nr_cpus = ut_online_cpus(self->cpus, UT_MAX_CPUS);
+	if (self->nr_cpus < 2)
+		SKIP(return, "needs two CPUs");
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+}
+
+FIXTURE_TEARDOWN(migrate)
+{
+	ut_close(&self->s);
+}
+
+struct move {
+	struct ut_stack	st;
+	cpu_set_t	to;
+	long		ret;
+};
+
+static void move(void *arg)
+{
+	struct move *m = arg;
+
+	m->ret = ut_syscall3(&m->st, __NR_sched_setaffinity, 0, sizeof(m->to), &m->to);
+}
+
+static void move_to(struct move *m, int cpu)
+{
+	CPU_ZERO(&m->to);
+	CPU_SET(cpu, &m->to);
+	ut_ladder(5, move, m);
+}
+
+TEST_F(migrate, in_the_entry)
+{
+	struct ut_rec *a, *b, *rec;
+	int enter, exit, i;
+	struct move m;
+
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_sched_setaffinity");
+	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_sched_setaffinity");
+	ASSERT_LE(0, enter);
+	ASSERT_LE(0, exit);
+	move_to(&m, self->cpus[0]);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	for (i = 0; i < 20; i++) {
+		int from = i % self->nr_cpus, to = (i + 1) % self->nr_cpus;
+
+		ASSERT_EQ(0, ut_drain(&self->s));
+		ut_forget(&self->s);
+		move_to(&m, self->cpus[to]);
+		ASSERT_EQ(0, m.ret);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		a = ut_sample(&self->s, enter, gettid(), 0);
+		b = ut_sample(&self->s, exit, gettid(), 0);
+		ASSERT_NE(NULL, a);
+		ASSERT_NE(NULL, b);
+		ASSERT_EQ(self->cpus[from], self->s.ring[a->ring].cpu);
+		ASSERT_EQ(self->cpus[to], self->s.ring[b->ring].cpu);
+		EXPECT_EQ(a->cookie, b->cookie);
+		ASSERT_TRUE(ut_stack_is(&self->s, a, &m.st));
+		rec = ut_record_of(&self->s, gettid(), a->cookie);
+		ASSERT_NE(NULL, rec);
+		EXPECT_EQ(self->cpus[to], self->s.ring[rec->ring].cpu);
+		EXPECT_EQ(self->cpus[to], rec->cpu);
+		EXPECT_EQ(0, ut_check(&self->s, 0));
+	}
+	ut_disable(&self->s);
+}
+
+FIXTURE(migrate_threads) {
+	struct ut_session s;
+	int cpus[UT_MAX_CPUS];
+	unsigned int nr_cpus;
+};
+
+FIXTURE_SETUP(migrate_threads)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	self->nr_cpus = ut_online_cpus(self->cpus, UT_MAX_CPUS);
+}
+
+FIXTURE_TEARDOWN(migrate_threads)
+{
+	ut_close(&self->s);
+}
+
+#define THREADS	8
+#define ROUNDS	100
+
+struct mover {
+	pthread_t	id;
+	pid_t		tid;
+	int		nr;
+	const int	*cpus;
+	unsigned int	nr_cpus;
+	struct ut_stack	st;
+	struct move	m;
+};
+
+static pthread_barrier_t barrier;
+
+static void one_call(void *arg)
+{
+	ut_syscall0(arg, __NR_getppid);
+}
+
+static void *mover(void *arg)
+{
+	struct mover *t = arg;
+	int i;
+
+	t->tid = gettid();
+	pthread_barrier_wait(&barrier);
+	/* The session is being opened and enabled. */
+	pthread_barrier_wait(&barrier);
+	for (i = 0; i < ROUNDS; i++) {
+		move_to(&t->m, t->cpus[(i + t->nr) % t->nr_cpus]);
+		ut_ladder(3 + t->nr, one_call, &t->st);
+	}
+	return NULL;
+}
+
+/* Eight threads that never stay. */
+TEST_F_TIMEOUT(migrate_threads, all_around, 120)
+{
+	static struct mover t[THREADS];
+	struct ut_opts opts = { .pid = -1, .per_cpu = true, .pages = 1024 };
+	int ppid, affinity, i;
+	unsigned int k;
+
+	pthread_barrier_init(&barrier, NULL, THREADS + 1);
+	for (i = 0; i < THREADS; i++) {
+		t[i].nr = i;
+		t[i].cpus = self->cpus;
+		t[i].nr_cpus = self->nr_cpus;
+		ASSERT_EQ(0, pthread_create(&t[i].id, NULL, mover, &t[i]));
+	}
+	pthread_barrier_wait(&barrier);
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	affinity = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_sched_setaffinity");
+	ASSERT_LE(0, ppid);
+	ASSERT_LE(0, affinity);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	pthread_barrier_wait(&barrier);
+	for (i = 0; i < THREADS; i++)
+		ASSERT_EQ(0, pthread_join(t[i].id, NULL));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; i < THREADS; i++) {
+		ASSERT_EQ(ROUNDS, ut_count_samples(&self->s, ppid, t[i].tid));
+		ASSERT_EQ(ROUNDS, ut_count_samples(&self->s, affinity, t[i].tid));
+		ASSERT_EQ(2 * ROUNDS, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, t[i].tid));
+		for (k = 0; k < ROUNDS; k += 7) {
+			ASSERT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, ppid, t[i].tid, k),
+						&t[i].st)) TH_LOG("thread %d, %u", i, k);
+			ASSERT_TRUE(ut_stack_is(&self->s,
+						ut_sample(&self->s, affinity, t[i].tid, k),
+						&t[i].m.st)) TH_LOG("thread %d, %u", i, k);
+		}
+	}
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static int set_online(int cpu, int on)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
+	return ut_write_sysctl(path, on);
+}
+
+FIXTURE(hotplug) {
+	struct ut_session s;
+	struct ut_child c;
+	int cpus[UT_MAX_CPUS];
+	unsigned int nr_cpus;
+	int cpu;
+};
+
+FIXTURE_SETUP(hotplug)
+{
+	int cpu;
+
+	memset(&self->s, 0, sizeof(self->s));
+	/* What an earlier test that failed has left. */
+	for (cpu = 1; cpu < UT_MAX_CPUS; cpu++)
+		set_online(cpu, 1);
+	self->nr_cpus = ut_online_cpus(self->cpus, UT_MAX_CPUS);
+	if (self->nr_cpus < 2)
+		SKIP(return, "needs two CPUs");
+	self->cpu = self->cpus[self->nr_cpus - 1];
+}
+
+FIXTURE_TEARDOWN(hotplug)
+{
+	set_online(self->cpu, 1);
+	ut_close(&self->s);
+}
+
+struct hot {
+	struct ut_stack	st;
+	pid_t		tid;
+	int		cpu;
+	int		pipe[2];
+	char		byte;
+};
+
+static void hot_read(void *arg)
+{
+	struct hot *h = arg;
+
+	ut_syscall3(&h->st, __NR_read, h->pipe[0], &h->byte, 1);
+}
+
+static void hot_child(void *arg)
+{
+	struct hot *h = arg;
+	cpu_set_t set;
+
+	/* Where it starts, not where it must stay: the CPU goes away under it. */
+	CPU_ZERO(&set);
+	CPU_SET(h->cpu, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+	ut_ladder(6, hot_read, h);
+}
+
+/* The sample was taken on a CPU that is gone when the task leaves the kernel. */
+TEST_F_TIMEOUT(hotplug, cpu_goes_in_the_entry, 60)
+{
+	struct ut_opts opts = { .per_cpu = true };
+	struct ut_rec *r, *rec;
+	struct hot *h;
+	int tp;
+
+	h = ut_shared(sizeof(*h));
+	ASSERT_NE(NULL, h);
+	h->cpu = self->cpu;
+	ASSERT_EQ(0, pipe(h->pipe));
+	ASSERT_EQ(0, ut_fork(&self->c, hot_child, h));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	while (!UT_READ(h->st.nr))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, set_online(self->cpu, 0)) TH_LOG("CONFIG_HOTPLUG_CPU?");
+	ASSERT_EQ(1, write(h->pipe[1], "x", 1));
+	ASSERT_EQ(0, ut_wait(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, tp, self->c.pid, 0);
+	ASSERT_TRUE(ut_stack_is(&self->s, r, &h->st));
+	rec = ut_record_of(&self->s, self->c.pid, r->cookie);
+	ASSERT_NE(NULL, rec);
+	EXPECT_EQ(self->cpu, self->s.ring[r->ring].cpu);
+	EXPECT_NE(self->cpu, self->s.ring[rec->ring].cpu);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static void hot_caller(void *arg)
+{
+	struct hot *h = arg;
+
+	for (;;)
+		ut_ladder(6, one_call, &h->st);
+}
+
+/* CPUs come and go while a task is profiled: no cookie is given twice, no stack lost. */
+TEST_F_TIMEOUT(hotplug, cookies_across_hotplug, 120)
+{
+	struct ut_opts opts = { .per_cpu = true, .pages = 1024 };
+	unsigned int samples;
+	struct hot *h;
+	int tp, i;
+
+	h = ut_shared(sizeof(*h));
+	ASSERT_NE(NULL, h);
+	ASSERT_EQ(0, ut_fork(&self->c, hot_caller, h));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	for (i = 0; i < 5; i++) {
+		ASSERT_EQ(0, set_online(self->cpu, 0));
+		usleep(50000);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, set_online(self->cpu, 1));
+		usleep(50000);
+		ASSERT_EQ(0, ut_drain(&self->s));
+	}
+	ASSERT_EQ(0, kill(self->c.pid, SIGKILL));
+	ASSERT_EQ(SIGKILL, ut_wait(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	samples = ut_count_samples(&self->s, tp, self->c.pid);
+	EXPECT_LT(10, samples);
+	EXPECT_EQ(0, ut_check(&self->s, self->s.lost ? UT_ALLOW_LOST | UT_ALLOW_UNRESOLVED : 0));
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}

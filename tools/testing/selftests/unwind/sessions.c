@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K4, K6, K18: several profilers at once, each with its own records. K5, K20: events
+ * disabled, closed and unmapped with stacks pending.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+/* The one that is profiled: a round of system calls whenever it is told to. */
+struct target {
+	struct ut_stack	ppid, uid;
+	int	rounds, done;
+	pid_t		pid;
+};
+
+static void target_calls(void *arg)
+{
+	struct target *t = arg;
+
+	ut_syscall0(&t->ppid, __NR_getppid);
+	ut_syscall0(&t->uid, __NR_getuid);
+}
+
+static void target(void *arg)
+{
+	struct target *t = arg;
+
+	for (;;) {
+		while (t->done == t->rounds)
+			usleep(1000);
+		ut_ladder(5, target_calls, t);
+		t->done++;
+	}
+}
+
+static void round_of(struct target *t)
+{
+	int want = t->done + 1;
+
+	t->rounds++;
+	while (t->done != want)
+		usleep(1000);
+}
+
+/* A profiler: a process of its own, which watches one system call of the target. */
+struct profiler {
+	struct target	*t;
+	const char	*tp;
+	bool		uid;		/* it is getuid(), not getppid() */
+	bool		all;
+	bool		crowd;		/* may share its slot with others */
+	int		go[2];
+	int	ready, result;
+	int	samples, deferred, foreign;
+};
+
+static void profile(void *arg)
+{
+	struct profiler *p = arg;
+	struct ut_opts opts = {
+		.pid = p->all ? -1 : p->t->pid, .per_cpu = p->all, .pages = 8,
+	};
+	struct ut_stack got;
+	struct ut_session s;
+	struct ut_rec *r;
+	char byte;
+	int i;
+
+	if (ut_open(&s, &opts) || ut_add_tracepoint(&s, "syscalls", p->tp) < 0 || ut_enable(&s)) {
+		p->ready = -1;
+		return;
+	}
+	p->ready = 1;
+	if (ut_read_all(p->go[0], &byte, 1))
+		return;
+	ut_disable(&s);
+	if (ut_drain(&s))
+		return;
+	for (i = 0; (r = ut_sample(&s, 0, p->t->pid, i)); i++) {
+		p->samples++;
+		switch (ut_user_stack(&s, r, &got)) {
+		case UT_DEFERRED:
+			p->deferred++;
+			break;
+		case UT_IMMEDIATE:
+			break;
+		default:
+			ut_diag("sample without a stack");
+			return;
+		}
+		if (!ut_same_stack(&got, p->uid ? &p->t->uid : &p->t->ppid))
+			return;
+	}
+	p->foreign = ut_count(&s, UT_RECORD_CALLCHAIN_DEFERRED, p->t->pid) - p->deferred;
+	p->result = !ut_check(&s, p->crowd ? UT_ALLOW_FOREIGN : 0);
+}
+
+#define MANY	70	/* more than there are slots */
+
+FIXTURE(sessions) {
+	struct target *t;
+	struct profiler *p;
+	struct ut_child tc;
+	struct ut_child pc[MANY];
+};
+
+FIXTURE_SETUP(sessions)
+{
+	self->t = ut_shared(sizeof(*self->t));
+	self->p = ut_shared(MANY * sizeof(*self->p));
+	ASSERT_NE(NULL, self->t);
+	ASSERT_NE(NULL, self->p);
+	ASSERT_EQ(0, ut_fork(&self->tc, target, self->t));
+	self->t->pid = self->tc.pid;
+	ASSERT_EQ(0, ut_go(&self->tc));
+}
+
+FIXTURE_TEARDOWN(sessions)
+{
+	kill(self->tc.pid, SIGKILL);
+	ut_wait(&self->tc);
+}
+
+static int start(struct profiler *p, struct ut_child *c)
+{
+	if (pipe(p->go) || ut_fork(c, profile, p) || ut_go(c))
+		return -1;
+	while (!p->ready)
+		usleep(1000);
+	return p->ready == 1 ? 0 : -1;
+}
+
+static int finish(struct profiler *p, struct ut_child *c)
+{
+	if (ut_write_all(p->go[1], "g", 1))
+		return -1;
+	return ut_wait(c);
+}
+
+/* Each watches another system call of the same task. */
+TEST_F(sessions, different_samples)
+{
+	int i;
+
+	self->p[0] = (struct profiler){ .t = self->t, .tp = "sys_enter_getppid" };
+	self->p[1] = (struct profiler){ .t = self->t, .tp = "sys_enter_getuid", .uid = true };
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, start(&self->p[i], &self->pc[i]));
+	for (i = 0; i < 5; i++)
+		round_of(self->t);
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
+		EXPECT_EQ(1, self->p[i].result);
+		EXPECT_EQ(5, self->p[i].samples);
+		EXPECT_EQ(5, self->p[i].deferred);
+		EXPECT_EQ(0, self->p[i].foreign);
+	}
+}
+
+/* Both watch the same: one walk, one cookie, a record for each. */
+TEST_F(sessions, same_samples)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		self->p[i] = (struct profiler){ .t = self->t, .tp = "sys_enter_getppid" };
+		ASSERT_EQ(0, start(&self->p[i], &self->pc[i]));
+	}
+	for (i = 0; i < 5; i++)
+		round_of(self->t);
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
+		EXPECT_EQ(1, self->p[i].result);
+		EXPECT_EQ(5, self->p[i].samples);
+		EXPECT_EQ(5, self->p[i].deferred);
+		EXPECT_EQ(0, self->p[i].foreign);
+	}
+}
+
+/* A profiler of everything beside one of a task. */
+TEST_F(sessions, system_wide_and_task)
+{
+	int i;
+
+	self->p[0] = (struct profiler){ .t = self->t, .tp = "sys_enter_getuid", .uid = true,
+					.all = true };
+	self->p[1] = (struct profiler){ .t = self->t, .tp = "sys_enter_getppid" };
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, start(&self->p[i], &self->pc[i]));
+	for (i = 0; i < 5; i++)
+		round_of(self->t);
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
+		EXPECT_EQ(1, self->p[i].result);
+		EXPECT_EQ(5, self->p[i].samples);
+		EXPECT_EQ(5, self->p[i].deferred);
+		EXPECT_EQ(0, self->p[i].foreign);
+	}
+}
+
+/* One profiler ends in the middle of the other's session. */
+TEST_F(sessions, one_ends)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		self->p[i] = (struct profiler){ .t = self->t, .tp = "sys_enter_getppid" };
+		ASSERT_EQ(0, start(&self->p[i], &self->pc[i]));
+	}
+	round_of(self->t);
+	ASSERT_EQ(0, finish(&self->p[0], &self->pc[0]));
+	for (i = 0; i < 5; i++)
+		round_of(self->t);
+	/* A third one may take over the first one's slot, and nothing with it. */
+	self->p[2] = (struct profiler){ .t = self->t, .tp = "sys_enter_getuid", .uid = true };
+	ASSERT_EQ(0, start(&self->p[2], &self->pc[2]));
+	round_of(self->t);
+	for (i = 1; i < 3; i++)
+		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
+	for (i = 0; i < 3; i++) {
+		EXPECT_EQ(1, self->p[i].result);
+		EXPECT_EQ(self->p[i].samples, self->p[i].deferred);
+		EXPECT_EQ(0, self->p[i].foreign);
+	}
+	EXPECT_EQ(1, self->p[0].samples);
+	EXPECT_EQ(7, self->p[1].samples);
+	EXPECT_EQ(1, self->p[2].samples);
+}
+
+/* K6: more profilers than slots. Nobody's sample is without its stack. */
+TEST_F_TIMEOUT(sessions, more_than_slots, 200)
+{
+	struct rlimit files = { .rlim_cur = 4096, .rlim_max = 4096 };
+	int i;
+
+	setrlimit(RLIMIT_NOFILE, &files);
+	for (i = 0; i < MANY; i++) {
+		self->p[i] = (struct profiler){ .t = self->t, .crowd = true, .uid = i % 2,
+			.tp = i % 2 ? "sys_enter_getuid" : "sys_enter_getppid" };
+		ASSERT_EQ(0, start(&self->p[i], &self->pc[i])) TH_LOG("profiler %d", i);
+	}
+	for (i = 0; i < 3; i++)
+		round_of(self->t);
+	for (i = 0; i < MANY; i++) {
+		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
+		EXPECT_EQ(1, self->p[i].result) TH_LOG("profiler %d", i);
+		EXPECT_EQ(3, self->p[i].samples) TH_LOG("profiler %d", i);
+	}
+}
+
+/* Descriptors that outlive the process which opened them, and another reads. */
+static int send_fds(int sock, int *fds, int nr)
+{
+	char buf[CMSG_SPACE(4 * sizeof(int))] = {}, byte = 'f';
+	struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = buf, .msg_controllen = CMSG_SPACE(nr * sizeof(int)),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(nr * sizeof(int));
+	memcpy(CMSG_DATA(c), fds, nr * sizeof(int));
+	return sendmsg(sock, &msg, 0) == 1 ? 0 : -1;
+}
+
+static int recv_fds(int sock, int *fds, int nr)
+{
+	char buf[CMSG_SPACE(4 * sizeof(int))] = {}, byte;
+	struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = buf, .msg_controllen = sizeof(buf),
+	};
+	struct cmsghdr *c;
+
+	if (recvmsg(sock, &msg, 0) != 1)
+		return -1;
+	c = CMSG_FIRSTHDR(&msg);
+	if (!c || c->cmsg_len != CMSG_LEN(nr * sizeof(int)))
+		return -1;
+	memcpy(fds, CMSG_DATA(c), nr * sizeof(int));
+	return 0;
+}
+
+struct opener {
+	pid_t	pid;
+	int	sock;
+	__u64	id;
+};
+
+static void open_and_send(void *arg)
+{
+	struct opener *o = arg;
+	struct ut_opts opts = { .pid = o->pid };
+	struct ut_session s;
+	int fds[2];
+
+	if (ut_open(&s, &opts) || ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid") < 0)
+		return;
+	fds[0] = s.ring[0].fd;
+	fds[1] = s.event[0].fd[0];
+	o->id = s.event[0].id[0];
+	send_fds(o->sock, fds, 2);
+}
+
+TEST_F(sessions, opener_is_gone)
+{
+	struct opener *o = ut_shared(sizeof(*o));
+	struct ut_session s = { .nr_rings = 1, .nr_events = 1 };
+	struct ut_child c;
+	int sock[2], fds[2];
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sock));
+	o->pid = self->t->pid;
+	o->sock = sock[1];
+	ASSERT_EQ(0, ut_fork(&c, open_and_send, o));
+	ASSERT_EQ(0, ut_go(&c));
+	ASSERT_EQ(0, recv_fds(sock[0], fds, 2));
+	ASSERT_EQ(0, ut_wait(&c));
+
+	s.opts.sample_type = UT_SAMPLE_TYPE;
+	ASSERT_EQ(0, ut_ring_map(&s.ring[0], fds[0], 128));
+	/* The opener's mapping went with it, and the redirection to it. */
+	ASSERT_EQ(0, ioctl(fds[1], PERF_EVENT_IOC_SET_OUTPUT, fds[0]));
+	s.ring[0].cpu = -1;
+	s.event[0].fd[0] = fds[1];
+	s.event[0].id[0] = o->id;
+	ASSERT_EQ(0, ut_enable(&s));
+	round_of(self->t);
+	ut_disable(&s);
+	ASSERT_EQ(0, ut_drain(&s));
+	EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, 0, self->t->pid, 0), &self->t->ppid));
+	EXPECT_EQ(0, ut_check(&s, 0));
+	ut_close(&s);
+}
+
+/* Opened by one thread, read by another, after the first is gone. */
+static void *open_in_thread(void *arg)
+{
+	struct ut_session *s = arg;
+	struct ut_opts opts = { .pid = s->opts.pid };
+
+	if (ut_open(s, &opts) || ut_add_tracepoint(s, "syscalls", "sys_enter_getppid") < 0)
+		return NULL;
+	return s;
+}
+
+TEST_F(sessions, opened_by_a_thread)
+{
+	struct ut_session s = { .opts = { .pid = self->t->pid } };
+	pthread_t id;
+	void *ret;
+	int late;
+
+	ASSERT_EQ(0, pthread_create(&id, NULL, open_in_thread, &s));
+	ASSERT_EQ(0, pthread_join(id, &ret));
+	ASSERT_EQ(&s, ret);
+	/* This event, of another thread, belongs to the same session. */
+	late = ut_add_tracepoint(&s, "syscalls", "sys_enter_getuid");
+	ASSERT_LE(0, late);
+	ASSERT_EQ(0, ut_enable(&s));
+	round_of(self->t);
+	ut_disable(&s);
+	ASSERT_EQ(0, ut_drain(&s));
+	EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, 0, self->t->pid, 0), &self->t->ppid));
+	EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, late, self->t->pid, 0), &self->t->uid));
+	EXPECT_EQ(0, ut_check(&s, 0));
+	ut_close(&s);
+}
+
+/* A task that is in the kernel almost all of the time, and never waits. */
+static void busy(void *arg)
+{
+	for (;;)
+		ut_ladder(5, target_calls, arg);
+}
+
+FIXTURE(teardown) {
+	struct target *t;
+	struct ut_child c;
+};
+
+FIXTURE_SETUP(teardown)
+{
+	self->t = ut_shared(sizeof(*self->t));
+	ASSERT_NE(NULL, self->t);
+	ASSERT_EQ(0, ut_fork(&self->c, busy, self->t));
+	ASSERT_EQ(0, ut_go(&self->c));
+}
+
+FIXTURE_TEARDOWN(teardown)
+{
+	kill(self->c.pid, SIGKILL);
+	ut_wait(&self->c);
+}
+
+/* K5, K20: all goes at once while the task makes requests, in each order there is. */
+TEST_F_TIMEOUT(teardown, with_work_pending, 280)
+{
+	struct ut_session s;
+	int i;
+
+	for (i = 0; i < 300; i++) {
+		struct ut_opts opts = { .pid = self->c.pid, .pages = 8 };
+
+		opts.per_cpu = i % 3 == 1;
+		if (i % 3 == 2) {
+			opts.pid = -1;
+			opts.per_cpu = true;
+		}
+		ASSERT_EQ(0, ut_open(&s, &opts));
+		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid"));
+		ASSERT_EQ(0, ut_enable(&s));
+		if (i % 8 == 0)
+			usleep(500);
+		switch (i % 5) {
+		case 0:
+			ut_disable(&s);
+			break;
+		case 1:
+			ut_ring_unmap(&s.ring[0]);
+			break;
+		case 2:
+			/* The tracking event first. */
+			close(s.ring[0].fd);
+			s.ring[0].fd = -1;
+			break;
+		case 3:
+			ioctl(s.ring[0].fd, PERF_EVENT_IOC_DISABLE, PERF_IOC_FLAG_GROUP);
+			break;
+		}
+		ut_close(&s);
+	}
+	/* And it still works. */
+	{
+		struct ut_opts opts = { .pid = self->c.pid, .pages = 64 };
+
+		ASSERT_EQ(0, ut_open(&s, &opts));
+		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid"));
+		ASSERT_EQ(0, ut_enable(&s));
+		usleep(100000);
+		ut_disable(&s);
+		ASSERT_EQ(0, ut_drain(&s));
+		EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, 0, self->c.pid, 0), &self->t->ppid));
+		EXPECT_EQ(0, ut_check(&s, s.lost ? UT_ALLOW_LOST | UT_ALLOW_UNRESOLVED :
+					  UT_ALLOW_UNRESOLVED));
+		ut_close(&s);
+	}
+}
+
+static void busy_a_while(void *arg)
+{
+	int i;
+
+	for (i = 0; i < 20; i++)
+		ut_ladder(5, target_calls, arg);
+}
+
+/* The task dies while its events are closed. */
+TEST_F_TIMEOUT(teardown, task_dies, 200)
+{
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		struct ut_opts opts = { .pages = 8, .per_cpu = i % 2, .inherit = i % 2 };
+		struct ut_session s;
+		struct ut_child c;
+
+		ASSERT_EQ(0, ut_fork(&c, busy_a_while, self->t));
+		opts.pid = c.pid;
+		ASSERT_EQ(0, ut_open(&s, &opts));
+		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid"));
+		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_exit_group"));
+		ASSERT_EQ(0, ut_enable(&s));
+		ASSERT_EQ(0, ut_go(&c));
+		usleep(i % 7 * 300);
+		if (i % 3 == 0)
+			kill(c.pid, SIGKILL);
+		if (i % 2) {
+			ut_close(&s);
+			ut_wait(&c);
+		} else {
+			ut_wait(&c);
+			ut_disable(&s);
+			ASSERT_EQ(0, ut_drain(&s));
+			EXPECT_EQ(0, ut_check(&s, s.lost ?
+					      UT_ALLOW_LOST | UT_ALLOW_UNRESOLVED : 0));
+			ut_close(&s);
+		}
+	}
+}
+
+/* The session watches the very calls that take it down. */
+TEST_F(teardown, own_close)
+{
+	static const char * const tps[] = {
+		"sys_enter_close", "sys_enter_munmap", "sys_enter_ioctl", "sys_exit_ioctl",
+	};
+	unsigned int i, round;
+
+	for (round = 0; round < 50; round++) {
+		struct ut_opts opts = { .pid = 0, .pages = 8, .per_cpu = round % 2 };
+		struct ut_session s;
+
+		ASSERT_EQ(0, ut_open(&s, &opts));
+		for (i = 0; i < ARRAY_SIZE(tps); i++)
+			ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", tps[i]));
+		ASSERT_EQ(0, ut_enable(&s));
+		if (round % 3)
+			ASSERT_EQ(0, ut_drain(&s));
+		ut_close(&s);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K10: a signal is delivered on the way out of the kernel entry in which the
+ * sample was taken, and rt_sigreturn() replaces the registers in the middle of
+ * one. The stack is that of the entry.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+static const struct ut_opts self_task = { .pid = 0 };
+
+/* What the handlers of one test leave for it. */
+static struct ut_stack in_handler[4];
+static int handlers;
+
+FIXTURE(signals) {
+	struct ut_session s;
+};
+
+FIXTURE_SETUP(signals)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	handlers = 0;
+}
+
+FIXTURE_TEARDOWN(signals)
+{
+	ut_close(&self->s);
+}
+
+static void handler(int sig)
+{
+	struct ut_stack *st = &in_handler[handlers++];
+
+	ut_syscall0(st, __NR_getppid);
+	if (sig == SIGUSR2)
+		return;
+	/* A second signal inside the first one's handler. */
+	if (handlers == 1 && sig == SIGHUP)
+		ut_syscall2(&in_handler[3], __NR_kill, getpid(), SIGUSR2);
+}
+
+static void kill_self(void *arg)
+{
+	ut_syscall2(arg, __NR_kill, getpid(), SIGUSR1);
+}
+
+static void hup_self(void *arg)
+{
+	ut_syscall2(arg, __NR_kill, getpid(), SIGHUP);
+}
+
+static void set_handler(int sig, int flags)
+{
+	struct sigaction sa = { .sa_handler = handler, .sa_flags = flags };
+
+	sigaction(sig, &sa, NULL);
+}
+
+/* The only sample is taken while the signal is about to be delivered. */
+TEST_F(signals, sample_at_delivery)
+{
+	struct ut_stack st;
+	int tp;
+
+	set_handler(SIGUSR1, 0);
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	tp = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(6, kill_self, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(1, handlers);
+	ASSERT_EQ(1, ut_count_samples(&self->s, tp, 0));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, 0, 0), &st));
+	EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* Samples all along the system call and at delivery: one entry, one record. */
+TEST_F(signals, delivery_belongs_to_the_entry)
+{
+	static const char * const tps[][2] = {
+		{ "syscalls", "sys_enter_kill" },
+		{ "signal", "signal_generate" },
+		{ "syscalls", "sys_exit_kill" },
+		{ "signal", "signal_deliver" },
+	};
+	int tp[ARRAY_SIZE(tps)], ppid;
+	struct ut_stack st;
+	struct ut_rec *r, *first;
+	unsigned int i;
+
+	set_handler(SIGUSR1, 0);
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	for (i = 0; i < ARRAY_SIZE(tps); i++) {
+		tp[i] = ut_add_tracepoint(&self->s, tps[i][0], tps[i][1]);
+		ASSERT_LE(0, tp[i]);
+	}
+	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, ppid);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(6, kill_self, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+
+	first = ut_sample(&self->s, tp[0], 0, 0);
+	for (i = 0; i < ARRAY_SIZE(tps); i++) {
+		r = ut_sample(&self->s, tp[i], 0, 0);
+		EXPECT_TRUE(ut_stack_is(&self->s, r, &st)) TH_LOG("%s", tps[i][1]);
+		if (r)
+			EXPECT_EQ(first->cookie, r->cookie) TH_LOG("%s", tps[i][1]);
+	}
+	/* And the handler's system call is another. */
+	r = ut_sample(&self->s, ppid, 0, 0);
+	EXPECT_TRUE(ut_stack_is(&self->s, r, &in_handler[0]));
+	EXPECT_EQ(2, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * At rt_sigreturn() the program is in the C library's restorer and the frame
+ * pointer is that of the interrupted function. The walk must not see the
+ * registers that the system call puts in place.
+ */
+TEST_F(signals, sigreturn)
+{
+	struct ut_stack st, want;
+	struct ut_rec *enter, *exit = NULL, *r;
+	int tp, raw;
+	unsigned int i;
+
+	set_handler(SIGUSR1, 0);
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_rt_sigreturn");
+	raw = ut_add_tracepoint(&self->s, "raw_syscalls", "sys_exit");
+	ASSERT_LE(0, tp);
+	ASSERT_LE(0, raw);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(6, kill_self, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+
+	enter = ut_sample(&self->s, tp, 0, 0);
+	ASSERT_NE(NULL, enter);
+	want = st;
+	want.ip[0] = enter->ip;
+	EXPECT_NE(st.ip[0], enter->ip);
+	/* The restorer has no frame: the chain goes on where the signal came. */
+	EXPECT_TRUE(ut_stack_is(&self->s, enter, &want));
+
+	/* The way out has the interrupted program's registers: another state, another cookie. */
+	for (i = 0; (r = ut_sample(&self->s, raw, 0, i)); i++) {
+		if (r->time > enter->time) {
+			exit = r;
+			break;
+		}
+	}
+	ASSERT_NE(NULL, exit);
+	EXPECT_NE(enter->cookie, exit->cookie);
+	EXPECT_TRUE(ut_stack_is(&self->s, exit, &st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* Sampled on the way out of rt_sigreturn() only. */
+TEST_F(signals, after_sigreturn)
+{
+	struct ut_rec *r;
+	struct ut_stack st, got;
+	unsigned int i, hits = 0;
+	int raw;
+
+	set_handler(SIGUSR1, 0);
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	raw = ut_add_tracepoint(&self->s, "raw_syscalls", "sys_exit");
+	ASSERT_LE(0, raw);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(6, kill_self, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; (r = ut_sample(&self->s, raw, 0, i)); i++) {
+		if (ut_user_stack(&self->s, r, &got) == UT_DEFERRED && got.nr == st.nr &&
+		    !memcmp(got.ip, st.ip, st.nr * sizeof(st.ip[0])))
+			hits++;
+	}
+	/* kill() itself and the rt_sigreturn() that goes back behind it. */
+	EXPECT_EQ(2, hits);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+TEST_F(signals, nested)
+{
+	struct ut_stack st;
+	int kill_tp, deliver, ppid;
+
+	set_handler(SIGHUP, 0);
+	set_handler(SIGUSR2, 0);
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	kill_tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_kill");
+	deliver = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
+	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, kill_tp);
+	ASSERT_LE(0, deliver);
+	ASSERT_LE(0, ppid);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(6, hup_self, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(2, handlers);
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, kill_tp, 0, 0), &st));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, deliver, 0, 0), &st));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, ppid, 0, 0), &in_handler[0]));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, kill_tp, 0, 1), &in_handler[3]));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, deliver, 0, 1), &in_handler[3]));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, ppid, 0, 1), &in_handler[1]));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static void two_blocked(void *arg)
+{
+	sigset_t set, old;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGUSR2);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	kill(getpid(), SIGUSR1);
+	kill(getpid(), SIGUSR2);
+	/* Both are delivered on the way out of this one. */
+	ut_syscall4(arg, __NR_rt_sigprocmask, SIG_UNBLOCK, &set, NULL, 8);
+}
+
+/*
+ * Two signals on one way out: while the second is set up the registers point into
+ * the first one's handler, which has not run an instruction.
+ */
+TEST_F(signals, two_at_once)
+{
+	struct ut_stack st, got;
+	struct ut_rec *r;
+	int enter, deliver;
+
+	set_handler(SIGUSR1, 0);
+	set_handler(SIGUSR2, 0);
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_rt_sigprocmask");
+	deliver = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
+	ASSERT_LE(0, enter);
+	ASSERT_LE(0, deliver);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(6, two_blocked, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(2, handlers);
+	/* The first was the C library's. */
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, 0, 1), &st));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, deliver, 0, 0), &st));
+	r = ut_sample(&self->s, deliver, 0, 1);
+	ASSERT_NE(NULL, r);
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
+	ASSERT_LT(0, got.nr);
+	EXPECT_TRUE(got.ip[0] == (unsigned long)handler || got.ip[0] == st.ip[0])
+		TH_LOG("%llx", got.ip[0]);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+FIXTURE(altstack) {
+	struct ut_session s;
+};
+
+FIXTURE_VARIANT(altstack) {
+	bool above;
+};
+
+FIXTURE_VARIANT_ADD(altstack, below) {
+	.above = false,
+};
+
+FIXTURE_VARIANT_ADD(altstack, above) {
+	.above = true,
+};
+
+FIXTURE_SETUP(altstack)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	handlers = 0;
+}
+
+FIXTURE_TEARDOWN(altstack)
+{
+	ut_close(&self->s);
+}
+
+/*
+ * The alternative stack lies below or above the one that was interrupted. Where it
+ * lies above, the step back is one down: the chain ends there.
+ */
+TEST_F(altstack, frames)
+{
+	const size_t size = 256 << 10;
+	char *mem = mmap(NULL, 2 * size, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	stack_t ss = { .ss_size = size };
+	struct ut_stack st;
+	int enter, ppid;
+
+	ASSERT_NE(MAP_FAILED, mem);
+	ss.ss_sp = variant->above ? mem + size : mem;
+	ASSERT_EQ(0, sigaltstack(&ss, NULL));
+	set_handler(SIGUSR1, SA_ONSTACK);
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_kill");
+	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, enter);
+	ASSERT_LE(0, ppid);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ut_switch_stack(kill_self, &st, (variant->above ? mem : mem + size) + size - 64);
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(1, handlers);
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, 0, 0), &st));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, ppid, 0, 0), &in_handler[0]));
+	/* handler, restorer; then the interrupted function, or nothing */
+	EXPECT_TRUE(variant->above ? in_handler[0].nr == 3 : in_handler[0].nr > 3);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* A signal interrupts a sleep: the sample of the sleep has the sleep's stack. */
+static void sleep_until_alarm(void *arg)
+{
+	struct timespec ts = { .tv_sec = 20 };
+
+	ut_syscall2(arg, __NR_nanosleep, &ts, NULL);
+}
+
+TEST_F(signals, interrupted_sleep)
+{
+	struct itimerval it = { .it_value = { .tv_usec = 200000 } };
+	struct ut_stack st;
+	int enter, exit, deliver;
+
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep");
+	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_nanosleep");
+	deliver = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
+	ASSERT_LE(0, enter);
+	ASSERT_LE(0, exit);
+	ASSERT_LE(0, deliver);
+	set_handler(SIGALRM, 0);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &it, NULL));
+	ASSERT_EQ(0, ut_ladder(6, sleep_until_alarm, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(1, handlers);
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, 0, 0), &st));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, exit, 0, 0), &st));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, deliver, 0, 0), &st));
+	EXPECT_EQ(ut_sample(&self->s, enter, 0, 0)->cookie,
+		  ut_sample(&self->s, exit, 0, 0)->cookie);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}

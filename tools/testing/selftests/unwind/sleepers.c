@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K11: tasks that are in the kernel when a profile ends. Disabling the event that
+ * has defer_output writes their stacks; they are not woken and notice nothing.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+struct shared {
+	struct ut_stack	st;
+	long	ret;
+	int	returned;
+	int		futex;
+	int		pipe[2];
+	int		how;
+	pid_t		tid;
+};
+
+enum {
+	NANOSLEEP, FUTEX, PIPE_READ, POLL, PAUSE, WAIT, EPOLL, SIGTIMEDWAIT,
+};
+
+static void fall_asleep(void *arg)
+{
+	struct shared *sh = arg;
+	struct timespec ts = { .tv_sec = 100 };
+	struct pollfd pfd = { .fd = sh->pipe[0], .events = POLLIN };
+	struct epoll_event ev;
+	sigset_t set;
+	char byte;
+	int fd;
+
+	switch (sh->how) {
+	case NANOSLEEP:
+		sh->ret = ut_syscall2(&sh->st, __NR_nanosleep, &ts, NULL);
+		break;
+	case FUTEX:
+		sh->ret = ut_syscall4(&sh->st, __NR_futex, &sh->futex, FUTEX_WAIT, 0, &ts);
+		break;
+	case PIPE_READ:
+		sh->ret = ut_syscall3(&sh->st, __NR_read, sh->pipe[0], &byte, 1);
+		break;
+	case POLL:
+		sh->ret = ut_syscall3(&sh->st, __NR_poll, &pfd, 1, 100000);
+		break;
+	case PAUSE:
+		sh->ret = ut_syscall0(&sh->st, __NR_pause);
+		break;
+	case WAIT:
+		if (!fork()) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			for (;;)
+				pause();
+		}
+		sh->ret = ut_syscall4(&sh->st, __NR_wait4, -1, NULL, 0, NULL);
+		break;
+	case EPOLL:
+		fd = syscall(__NR_epoll_create1, 0);
+		sh->ret = ut_syscall4(&sh->st, __NR_epoll_wait, fd, &ev, 1, 100000);
+		break;
+	case SIGTIMEDWAIT:
+		sigemptyset(&set);
+		sigaddset(&set, SIGUSR1);
+		sh->ret = ut_syscall4(&sh->st, __NR_rt_sigtimedwait, &set, NULL, &ts, 8);
+		break;
+	}
+	sh->returned = 1;
+	for (;;)
+		pause();
+}
+
+static void ladder_asleep(void *arg)
+{
+	ut_ladder(6, fall_asleep, arg);
+}
+
+FIXTURE(sleepers) {
+	struct ut_session s;
+	struct shared *sh;
+	struct ut_child c;
+};
+
+FIXTURE_VARIANT(sleepers) {
+	int how;
+	const char *tp;
+	bool per_cpu;
+};
+
+FIXTURE_VARIANT_ADD(sleepers, nanosleep) {
+	.how = NANOSLEEP, .tp = "sys_enter_nanosleep",
+};
+
+FIXTURE_VARIANT_ADD(sleepers, futex) {
+	.how = FUTEX, .tp = "sys_enter_futex",
+};
+
+FIXTURE_VARIANT_ADD(sleepers, pipe_read) {
+	.how = PIPE_READ, .tp = "sys_enter_read",
+};
+
+FIXTURE_VARIANT_ADD(sleepers, poll) {
+	.how = POLL, .tp = "sys_enter_poll",
+};
+
+FIXTURE_VARIANT_ADD(sleepers, pause) {
+	.how = PAUSE, .tp = "sys_enter_pause",
+};
+
+FIXTURE_VARIANT_ADD(sleepers, wait) {
+	.how = WAIT, .tp = "sys_enter_wait4",
+};
+
+FIXTURE_VARIANT_ADD(sleepers, epoll) {
+	.how = EPOLL, .tp = "sys_enter_epoll_wait",
+};
+
+FIXTURE_VARIANT_ADD(sleepers, sigtimedwait) {
+	.how = SIGTIMEDWAIT, .tp = "sys_enter_rt_sigtimedwait",
+};
+
+FIXTURE_VARIANT_ADD(sleepers, nanosleep_per_cpu) {
+	.how = NANOSLEEP, .tp = "sys_enter_nanosleep", .per_cpu = true,
+};
+
+FIXTURE_VARIANT_ADD(sleepers, pipe_read_per_cpu) {
+	.how = PIPE_READ, .tp = "sys_enter_read", .per_cpu = true,
+};
+
+FIXTURE_VARIANT_ADD(sleepers, wait_per_cpu) {
+	.how = WAIT, .tp = "sys_enter_wait4", .per_cpu = true,
+};
+
+FIXTURE_SETUP(sleepers)
+{
+	struct ut_opts opts = { .per_cpu = variant->per_cpu };
+
+	memset(&self->s, 0, sizeof(self->s));
+	self->sh = ut_shared(sizeof(*self->sh));
+	ASSERT_NE(NULL, self->sh);
+	self->sh->how = variant->how;
+	ASSERT_EQ(0, pipe(self->sh->pipe));
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_asleep, self->sh));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", variant->tp));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	while (!UT_READ(self->sh->st.nr))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+}
+
+FIXTURE_TEARDOWN(sleepers)
+{
+	kill(self->c.pid, SIGKILL);
+	ut_wait(&self->c);
+	ut_close(&self->s);
+}
+
+/* Voluntary context switches so far: a task that slept on has made none. */
+static long switches(pid_t pid)
+{
+	char path[64], line[128];
+	long nr = 0, n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "voluntary_ctxt_switches: %ld", &n) == 1 ||
+		    sscanf(line, "nonvoluntary_ctxt_switches: %ld", &n) == 1)
+			nr += n;
+	}
+	if (f)
+		fclose(f);
+	return nr;
+}
+
+TEST_F(sleepers, written_at_disable)
+{
+	struct ut_rec *r;
+	unsigned int nr;
+	long before;
+
+	/* Nothing has come by itself: the task is where it was. */
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(1, ut_count_samples(&self->s, 0, self->c.pid));
+	r = ut_sample(&self->s, 0, self->c.pid, 0);
+	ASSERT_NE(0, r->cookie);
+	ASSERT_EQ(NULL, ut_record_of(&self->s, self->c.pid, r->cookie));
+
+	before = switches(self->c.pid);
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, 0, self->c.pid, 0);
+	EXPECT_TRUE(ut_stack_is(&self->s, r, &self->sh->st));
+	EXPECT_EQ(before, switches(self->c.pid));
+	EXPECT_EQ('S', ut_task_state(self->c.pid));
+	EXPECT_EQ(0, self->sh->returned) TH_LOG("the system call returned %ld", self->sh->ret);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+
+	/* Once is enough: a second disable and the task's return add nothing. */
+	nr = ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0);
+	ut_disable(&self->s);
+	kill(self->c.pid, SIGKILL);
+	usleep(100000);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_EQ(nr, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+}
+
+/* prctl() by the one who opened the events does the same as the ioctl(). */
+TEST_F(sleepers, written_at_prctl)
+{
+	ASSERT_EQ(0, prctl(PR_TASK_PERF_EVENTS_DISABLE, 0, 0, 0, 0));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
+				&self->sh->st));
+	EXPECT_EQ('S', ut_task_state(self->c.pid));
+	EXPECT_EQ(0, self->sh->returned);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+FIXTURE(at_the_end) {
+	struct ut_session s;
+	struct shared *sh;
+	struct ut_child c;
+};
+
+FIXTURE_SETUP(at_the_end)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	self->sh = ut_shared(sizeof(*self->sh));
+	ASSERT_NE(NULL, self->sh);
+	ASSERT_EQ(0, pipe(self->sh->pipe));
+	self->c.pid = 0;
+}
+
+FIXTURE_TEARDOWN(at_the_end)
+{
+	if (self->c.pid > 0) {
+		kill(self->c.pid, SIGKILL);
+		ut_wait(&self->c);
+	}
+	ut_close(&self->s);
+}
+
+static int watch(struct ut_session *s, pid_t pid, const char *tp)
+{
+	struct ut_opts opts = { .pid = pid };
+
+	if (ut_open(s, &opts) || ut_add_tracepoint(s, "syscalls", tp) < 0)
+		return -1;
+	return ut_enable(s);
+}
+
+static void wait_called(struct shared *sh)
+{
+	while (!UT_READ(sh->st.nr))
+		usleep(1000);
+}
+
+static void kill_stop(void *arg)
+{
+	struct shared *sh = arg;
+
+	ut_syscall2(&sh->st, __NR_kill, getpid(), SIGSTOP);
+	sh->returned = 1;
+	for (;;)
+		pause();
+}
+
+static void ladder_stop(void *arg)
+{
+	ut_ladder(6, kill_stop, arg);
+}
+
+/*
+ * A stopped task is on its way out already. Its stack comes, whether it was written
+ * before the stop or at the disable.
+ */
+TEST_F(at_the_end, stopped)
+{
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_stop, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, "sys_enter_kill"));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "T"));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
+				&self->sh->st));
+	EXPECT_EQ('T', ut_task_state(self->c.pid));
+	EXPECT_EQ(0, self->sh->returned);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* A sleeper that is then stopped by someone else. */
+TEST_F(at_the_end, asleep_then_stopped)
+{
+	self->sh->how = PIPE_READ;
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_asleep, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, "sys_enter_read"));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, kill(self->c.pid, SIGSTOP));
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "T"));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
+				&self->sh->st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* And one that is traced: the tracer's stop is no return to the program. */
+TEST_F(at_the_end, asleep_then_traced)
+{
+	int status;
+
+	self->sh->how = PIPE_READ;
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_asleep, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, "sys_enter_read"));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, self->c.pid, 0, 0));
+	ASSERT_EQ(0, ptrace(PTRACE_INTERRUPT, self->c.pid, 0, 0));
+	ASSERT_EQ(self->c.pid, waitpid(self->c.pid, &status, __WALL));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
+				&self->sh->st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+	EXPECT_EQ(0, ptrace(PTRACE_DETACH, self->c.pid, 0, 0));
+}
+
+/* Sleeping not interruptibly: the parent of a vfork(). */
+static int vfork_child(void *arg)
+{
+	struct shared *sh = arg;
+	char byte;
+
+	/* It runs, so its parent waits: until the test lets go of it. */
+	__atomic_store_n(&sh->futex, 1, __ATOMIC_RELEASE);
+	if (read(sh->pipe[0], &byte, 1) < 0)
+		_exit(1);
+	_exit(0);
+}
+
+static void vfork_and_wait(void *arg)
+{
+	static char stack[65536] UT_ATTRIBUTE(aligned(16));
+	struct shared *sh = arg;
+
+	sh->ret = clone(vfork_child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, sh);
+	waitpid(sh->ret, NULL, 0);
+	sh->returned = 1;
+}
+
+static void ladder_vfork(void *arg)
+{
+	ut_ladder(6, vfork_and_wait, arg);
+}
+
+TEST_F(at_the_end, vfork_parent)
+{
+	struct ut_stack got;
+	struct ut_rec *r;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_vfork, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, "sys_enter_clone"));
+	ASSERT_EQ(0, ut_go(&self->c));
+	while (!UT_READ(self->sh->futex))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "DS"));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, 0, self->c.pid, 0);
+	ASSERT_NE(NULL, r);
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
+	/* The C library's clone() has no frame; those of the ladder are there. */
+	ASSERT_LT(7, got.nr);
+	EXPECT_EQ(r->ip, got.ip[0]);
+	EXPECT_EQ(0, self->sh->returned);
+	ASSERT_EQ(1, write(self->sh->pipe[1], "x", 1));
+	ASSERT_EQ(0, ut_wait(&self->c));
+	self->c.pid = 0;
+	EXPECT_EQ(1, self->sh->returned);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * In a long system call on another CPU, and not asleep: it comes out by itself. By
+ * then it has its own stack or it has none, but never another's.
+ */
+static void long_call(void *arg)
+{
+	static char buf[32 << 20];
+	struct shared *sh = arg;
+
+	for (;;) {
+		sh->ret = ut_syscall3(&sh->st, __NR_getrandom, buf, sizeof(buf), 0);
+		sh->returned = 1;
+	}
+}
+
+static void ladder_long(void *arg)
+{
+	ut_ladder(6, long_call, arg);
+}
+
+TEST_F_TIMEOUT(at_the_end, running, 60)
+{
+	struct ut_stack got;
+	struct ut_rec *r;
+	unsigned int i;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_long, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, "sys_enter_getrandom"));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	usleep(100000);
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_LE(1, ut_count_samples(&self->s, 0, self->c.pid));
+	for (i = 0; (r = ut_sample(&self->s, 0, self->c.pid, i)); i++) {
+		if (ut_user_stack(&self->s, r, &got) == UT_DEFERRED && got.nr)
+			EXPECT_TRUE(ut_same_stack(&got, &self->sh->st));
+	}
+	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_UNRESOLVED));
+}
+
+#define MANY 64
+
+struct many {
+	struct shared	sh[MANY];
+	struct ut_child	c[MANY];
+};
+
+/* Many tasks, one session, one disable; the children outlive it. */
+TEST_F_TIMEOUT(at_the_end, many_tasks, 120)
+{
+	struct many *m = ut_shared(sizeof(*m));
+	struct ut_opts opts = { .pid = -1, .per_cpu = true, .pages = 256 };
+	int i, tp;
+
+	ASSERT_NE(NULL, m);
+	for (i = 0; i < MANY; i++) {
+		m->sh[i].how = i % 2 ? NANOSLEEP : FUTEX;
+		ASSERT_EQ(0, ut_fork(&m->c[i], ladder_asleep, &m->sh[i]));
+	}
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep"));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_futex"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	for (i = 0; i < MANY; i++)
+		ASSERT_EQ(0, ut_go(&m->c[i]));
+	for (i = 0; i < MANY; i++) {
+		wait_called(&m->sh[i]);
+		ASSERT_TRUE(ut_wait_state(m->c[i].pid, "S"));
+	}
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; i < MANY; i++) {
+		tp = i % 2 ? 0 : 1;
+		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, m->c[i].pid, 0),
+					&m->sh[i].st)) TH_LOG("task %d", i);
+		EXPECT_EQ(0, m->sh[i].returned);
+	}
+	for (i = 0; i < MANY; i++) {
+		kill(m->c[i].pid, SIGKILL);
+		ut_wait(&m->c[i]);
+	}
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* Enabled again after that, the session goes on: the next entry, the next stack. */
+TEST_F(at_the_end, and_again)
+{
+	int i;
+
+	self->sh->how = PIPE_READ;
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_asleep, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, "sys_enter_read"));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_exit_read"));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(0, ut_disable(&self->s));
+		ASSERT_EQ(0, ut_enable(&self->s));
+	}
+	/* The sample of the way out belongs to the entry whose stack is out already. */
+	ASSERT_EQ(1, write(self->sh->pipe[1], "x", 1));
+	while (!self->sh->returned)
+		usleep(1000);
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
+				&self->sh->st));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 1, self->c.pid, 0),
+				&self->sh->st));
+	EXPECT_EQ(1, self->sh->ret);
+	/*
+	 * Written at the disable, and once more behind the sample of the way out, if
+	 * that names the same cookie: then it says the same.
+	 */
+	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_TWICE));
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}

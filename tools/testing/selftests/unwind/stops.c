@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K24: seccomp kills, a tracer stops and changes the task, the freezer, a core dump:
+ * with a stack pending the task neither hangs nor gets another's or none.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+struct shared {
+	struct ut_stack	st, st2;
+	int	returned;
+	int		pipe[2];
+};
+
+FIXTURE(stops) {
+	struct ut_session s;
+	struct shared *sh;
+	struct ut_child c;
+};
+
+FIXTURE_SETUP(stops)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	self->sh = ut_shared(sizeof(*self->sh));
+	ASSERT_NE(NULL, self->sh);
+	ASSERT_EQ(0, pipe(self->sh->pipe));
+	self->c.pid = 0;
+}
+
+FIXTURE_TEARDOWN(stops)
+{
+	if (self->c.pid > 0)
+		kill(self->c.pid, SIGKILL);
+	ut_close(&self->s);
+}
+
+static int watch(struct ut_session *s, pid_t pid)
+{
+	struct ut_opts opts = { .pid = pid, .sideband = true };
+
+	return ut_open(s, &opts);
+}
+
+static void do_getuid(void *arg)
+{
+	struct shared *sh = arg;
+
+	ut_syscall0(&sh->st, __NR_getuid);
+	sh->returned = 1;
+}
+
+static void under_filter(void *arg)
+{
+	/* getuid() kills the process, everything else goes. */
+	struct sock_filter insns[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_getuid, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { .len = 4, .filter = insns };
+	struct rlimit none = {};
+
+	setrlimit(RLIMIT_CORE, &none);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog))
+		_exit(99);
+	ut_ladder(6, do_getuid, arg);
+}
+
+/* A page fault in the entry, by a breakpoint, is no help: sample what the kill does. */
+TEST_F(stops, seccomp_kill)
+{
+	int tp;
+
+	ASSERT_EQ(0, ut_fork(&self->c, under_filter, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	/* The only thing that has a tracepoint between the filter and the death. */
+	tp = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(SIGSYS, ut_wait(&self->c) & 0x7f);
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_EQ(0, self->sh->returned);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, self->c.pid, 0),
+				&self->sh->st));
+}
+
+/* A core is dumped with the stack pending, and is whole. */
+static void abort_with_core(void *arg)
+{
+	struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
+	struct shared *sh = arg;
+
+	setrlimit(RLIMIT_CORE, &unlimited);
+	prctl(PR_SET_DUMPABLE, 1);
+	ut_syscall2(&sh->st, __NR_kill, getpid(), SIGQUIT);
+}
+
+static void ladder_core(void *arg)
+{
+	if (chdir("/tmp") || signal(SIGQUIT, SIG_DFL) == SIG_ERR)
+		_exit(99);
+	ut_ladder(6, abort_with_core, arg);
+}
+
+TEST_F_TIMEOUT(stops, core_dump, 60)
+{
+	int enter, deliver, status, fd;
+	char pattern[128] = "";
+
+	fd = open("/proc/sys/kernel/core_pattern", O_RDWR);
+	ASSERT_LE(0, fd) TH_LOG("CONFIG_COREDUMP?");
+	ASSERT_LT(0, read(fd, pattern, sizeof(pattern) - 1));
+	ASSERT_LT(0, pwrite(fd, "core.unwind_test", 16, 0));
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_core, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_kill");
+	deliver = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
+	ASSERT_LE(0, enter);
+	ASSERT_LE(0, deliver);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	status = ut_wait(&self->c);
+	pwrite(fd, pattern, strlen(pattern), 0);
+	close(fd);
+	ASSERT_TRUE(WIFSIGNALED(status));
+	EXPECT_TRUE(WCOREDUMP(status));
+	unlink("/tmp/core.unwind_test");
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, self->c.pid, 0),
+				&self->sh->st));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, deliver, self->c.pid, 0),
+				&self->sh->st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static void traced(void *arg)
+{
+	struct shared *sh = arg;
+
+	ut_syscall0(&sh->st, __NR_getppid);
+	ut_syscall0(&sh->st2, __NR_getuid);
+}
+
+static void ladder_traced(void *arg)
+{
+	ut_ladder(6, traced, arg);
+}
+
+/* Run the tracee on to a stop; its status. */
+static int resume(pid_t pid, int how)
+{
+	int status;
+
+	if (ptrace(how, pid, 0, 0) || waitpid(pid, &status, __WALL) != pid)
+		return -1;
+	return status;
+}
+
+/*
+ * A tracer moves the frame pointer at the stop behind a system call. What was
+ * sampled before has the stack of before.
+ */
+TEST_F(stops, tracer_writes_registers)
+{
+	struct user_regs_struct regs;
+	int enter, exit, status, stops = 0;
+	struct ut_stack got;
+	unsigned long rbp = 0;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_traced, self->sh));
+	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, self->c.pid, 0, PTRACE_O_TRACESYSGOOD));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_getuid");
+	ASSERT_LE(0, enter);
+	ASSERT_LE(0, exit);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ptrace(PTRACE_INTERRUPT, self->c.pid, 0, 0));
+	ASSERT_EQ(self->c.pid, waitpid(self->c.pid, &status, __WALL));
+	ASSERT_EQ(0, ut_go(&self->c));
+	for (;;) {
+		status = resume(self->c.pid, PTRACE_SYSCALL);
+		if (status < 0 || WIFEXITED(status))
+			break;
+		if (!WIFSTOPPED(status) || WSTOPSIG(status) != (SIGTRAP | 0x80))
+			continue;
+		ASSERT_EQ(0, ptrace(PTRACE_GETREGS, self->c.pid, 0, &regs));
+		if (regs.orig_rax == __NR_getppid && (long)regs.rax >= 0) {
+			/* Behind getppid(). No frame any more. */
+			rbp = regs.rbp;
+			regs.rbp = 0;
+			ASSERT_EQ(0, ptrace(PTRACE_SETREGS, self->c.pid, 0, &regs));
+			stops++;
+			/* It would not survive: give it back before it runs. */
+			status = resume(self->c.pid, PTRACE_SINGLESTEP);
+			ASSERT_TRUE(WIFSTOPPED(status));
+			ASSERT_EQ(0, ptrace(PTRACE_GETREGS, self->c.pid, 0, &regs));
+			regs.rbp = rbp;
+			ASSERT_EQ(0, ptrace(PTRACE_SETREGS, self->c.pid, 0, &regs));
+		}
+	}
+	ASSERT_TRUE(WIFEXITED(status));
+	EXPECT_EQ(0, WEXITSTATUS(status));
+	self->c.pid = 0;
+	ASSERT_EQ(1, stops);
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, enter, 0, 0), &got));
+	EXPECT_TRUE(ut_same_stack(&got, &self->sh->st));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, exit, 0, 0), &self->sh->st2));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static void do_read(void *arg)
+{
+	struct shared *sh = arg;
+	char byte;
+
+	ut_syscall3(&sh->st, __NR_read, sh->pipe[0], &byte, 1);
+	sh->returned = 1;
+}
+
+static void ladder_read(void *arg)
+{
+	ut_ladder(6, do_read, arg);
+}
+
+/* Stopped and continued many times in one system call: one record, at its end. */
+TEST_F(stops, stopped_and_continued)
+{
+	int enter, i;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_read, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read");
+	ASSERT_LE(0, enter);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	while (!UT_READ(self->sh->st.nr))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	for (i = 0; i < 5; i++) {
+		ASSERT_EQ(0, kill(self->c.pid, SIGSTOP));
+		ASSERT_TRUE(ut_wait_state(self->c.pid, "T"));
+		ASSERT_EQ(0, kill(self->c.pid, SIGCONT));
+		ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	}
+	ASSERT_EQ(1, write(self->sh->pipe[1], "x", 1));
+	ASSERT_EQ(0, ut_wait(&self->c));
+	self->c.pid = 0;
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	/* The call is restarted after each: every entry has the same stack. */
+	for (i = 0; i < ut_count_samples(&self->s, enter, 0); i++)
+		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, 0, i),
+					&self->sh->st));
+	EXPECT_LE(1, i);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static int write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY), err;
+
+	if (fd < 0)
+		return -1;
+	err = write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
+	close(fd);
+	return err;
+}
+
+static bool is_frozen(const char *group)
+{
+	char path[256], line[64];
+	bool frozen = false;
+	int i;
+
+	snprintf(path, sizeof(path), "%s/cgroup.events", group);
+	for (i = 0; i < 1000 && !frozen; i++) {
+		FILE *f = fopen(path, "r");
+
+		while (f && fgets(line, sizeof(line), f))
+			frozen |= !strcmp(line, "frozen 1\n");
+		if (f)
+			fclose(f);
+		usleep(5000);
+	}
+	return frozen;
+}
+
+/* Frozen in its sleep: the disable writes its stack, the thaw finds it as it was. */
+TEST_F_TIMEOUT(stops, frozen, 60)
+{
+	char root[] = "/tmp/unwind_cgroup.XXXXXX", group[64], path[128], pid[16];
+	int enter;
+
+	ASSERT_NE(NULL, mkdtemp(root));
+	ASSERT_EQ(0, mount("none", root, "cgroup2", 0, NULL)) TH_LOG("%s", strerror(errno));
+	snprintf(group, sizeof(group), "%s/unwind_test", root);
+	ASSERT_EQ(0, mkdir(group, 0755));
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_read, self->sh));
+	snprintf(pid, sizeof(pid), "%d", self->c.pid);
+	snprintf(path, sizeof(path), "%s/cgroup.procs", group);
+	ASSERT_EQ(0, write_file(path, pid));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read");
+	ASSERT_LE(0, enter);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	while (!UT_READ(self->sh->st.nr))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	snprintf(path, sizeof(path), "%s/cgroup.freeze", group);
+	ASSERT_EQ(0, write_file(path, "1"));
+	ASSERT_TRUE(is_frozen(group));
+
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, 0, 0), &self->sh->st));
+	EXPECT_EQ(0, self->sh->returned);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+
+	ASSERT_EQ(0, write_file(path, "0"));
+	ASSERT_EQ(1, write(self->sh->pipe[1], "x", 1));
+	EXPECT_EQ(0, ut_wait(&self->c));
+	self->c.pid = 0;
+	EXPECT_EQ(1, self->sh->returned);
+	rmdir(group);
+	umount2(root, MNT_DETACH);
+	rmdir(root);
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}

@@ -1,0 +1,1050 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../kselftest.h"
+#include "unwind_test.h"
+
+int ut_out = -1;
+
+void ut_need_root(void)
+{
+	if (geteuid())
+		ksft_exit_skip("needs root: perf events on tracepoints and on all CPUs\n");
+}
+
+int ut_perf_open(struct perf_event_attr *attr, pid_t pid, int cpu, int group, unsigned long flags)
+{
+	return syscall(__NR_perf_event_open, attr, pid, cpu, group, flags | PERF_FLAG_FD_CLOEXEC);
+}
+
+int ut_ring_map(struct ut_ring *ring, int fd, unsigned int pages)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	void *base;
+
+	base = mmap(NULL, (pages + 1) * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (base == MAP_FAILED) {
+		ut_diag("mmap of %u pages: %s", pages, strerror(errno));
+		return -1;
+	}
+	ring->fd = fd;
+	ring->base = base;
+	ring->size = pages * page;
+	return 0;
+}
+
+void ut_ring_unmap(struct ut_ring *ring)
+{
+	if (ring->base)
+		munmap(ring->base, ring->size + sysconf(_SC_PAGESIZE));
+	ring->base = NULL;
+}
+
+unsigned int ut_online_cpus(int *cpus, unsigned int max)
+{
+	unsigned int nr = 0;
+	int first, last;
+	char sep;
+	FILE *f;
+
+	f = fopen("/sys/devices/system/cpu/online", "r");
+	if (!f) {
+		ut_diag("no list of online CPUs: %s", strerror(errno));
+		return 0;
+	}
+	while (fscanf(f, "%d", &first) == 1) {
+		last = first;
+		sep = fgetc(f);
+		if (sep == '-') {
+			if (fscanf(f, "%d", &last) != 1)
+				break;
+			sep = fgetc(f);
+		}
+		for (; first <= last && nr < max; first++)
+			cpus[nr++] = first;
+		if (sep != ',')
+			break;
+	}
+	fclose(f);
+	return nr;
+}
+
+static const char *tracefs(void)
+{
+	static const char * const where = "/sys/kernel/tracing";
+	static bool tried;
+
+	if (!tried) {
+		tried = true;
+		if (access("/sys/kernel", F_OK))
+			mount("sysfs", "/sys", "sysfs", 0, NULL);
+		if (access("/sys/kernel/tracing/events", F_OK))
+			mount("tracefs", where, "tracefs", 0, NULL);
+	}
+	return where;
+}
+
+int ut_tracepoint_id(const char *sys, const char *name)
+{
+	char path[256];
+	int id = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/events/%s/%s/id", tracefs(), sys, name);
+	f = fopen(path, "r");
+	if (!f || fscanf(f, "%d", &id) != 1)
+		ut_diag("%s: %s", path, strerror(errno));
+	if (f)
+		fclose(f);
+	return id;
+}
+
+static int open_fds(struct ut_session *s, struct perf_event_attr *attr, int *fds)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->nr_rings; i++) {
+		fds[i] = ut_perf_open(attr, s->opts.pid, s->ring[i].cpu, -1, 0);
+		if (fds[i] < 0) {
+			ut_diag("type %u config %llu cpu %d flags %#llx: %s", attr->type,
+				attr->config, s->ring[i].cpu, *ut_attr_flags(attr),
+				strerror(errno));
+			return -1;
+		}
+	}
+	return 0;
+}
+
+int ut_open(struct ut_session *s, const struct ut_opts *opts)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.size		= UT_ATTR_SIZE,
+		.config		= PERF_COUNT_SW_DUMMY,
+		.sample_period	= 1,
+		.disabled	= 1,
+		.sample_id_all	= 1,
+		.exclude_kernel	= 1,
+	};
+	int cpus[UT_MAX_CPUS], fds[UT_MAX_CPUS];
+	unsigned int i;
+
+	memset(s, 0, sizeof(*s));
+	s->opts = *opts;
+	if (!s->opts.sample_type)
+		s->opts.sample_type = UT_SAMPLE_TYPE;
+	if (!s->opts.pages)
+		s->opts.pages = 128;
+
+	if (opts->per_cpu) {
+		s->nr_rings = ut_online_cpus(cpus, UT_MAX_CPUS);
+	} else {
+		s->nr_rings = 1;
+		cpus[0] = -1;
+	}
+	for (i = 0; i < s->nr_rings; i++) {
+		s->ring[i].cpu = cpus[i];
+		s->ring[i].fd = -1;
+	}
+
+	/* Of the sample's fields those that other records have in their trailer. */
+	attr.sample_type = s->opts.sample_type & (PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
+			   PERF_SAMPLE_ID | PERF_SAMPLE_STREAM_ID | PERF_SAMPLE_CPU |
+			   PERF_SAMPLE_IDENTIFIER);
+	attr.inherit = opts->inherit;
+	attr.enable_on_exec = opts->enable_on_exec;
+	attr.remove_on_exec = opts->remove_on_exec;
+	if (opts->sideband) {
+		attr.comm = 1;
+		attr.comm_exec = 1;
+		attr.task = 1;
+		attr.mmap = 1;
+		attr.mmap2 = 1;
+	}
+	if (!opts->no_output)
+		*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
+	if (open_fds(s, &attr, fds))
+		return -1;
+	for (i = 0; i < s->nr_rings; i++) {
+		if (ut_ring_map(&s->ring[i], fds[i], s->opts.pages))
+			return -1;
+	}
+	return 0;
+}
+
+int ut_add(struct ut_session *s, struct perf_event_attr *attr)
+{
+	struct ut_session_event *e = &s->event[s->nr_events];
+	unsigned int i;
+
+	attr->size = UT_ATTR_SIZE;
+	attr->sample_type = s->opts.sample_type;
+	attr->disabled = 1;
+	attr->sample_id_all = 1;
+	attr->inherit = s->opts.inherit;
+	attr->enable_on_exec = s->opts.enable_on_exec;
+	attr->remove_on_exec = s->opts.remove_on_exec;
+	attr->sample_max_stack = s->opts.max_stack;
+	*ut_attr_flags(attr) |= s->opts.flags;
+	if (!s->opts.immediate)
+		*ut_attr_flags(attr) |= UT_DEFER_CALLCHAIN;
+
+	if (s->nr_events == UT_MAX_EVENTS || open_fds(s, attr, e->fd))
+		return -1;
+	for (i = 0; i < s->nr_rings; i++) {
+		if (ioctl(e->fd[i], PERF_EVENT_IOC_SET_OUTPUT, s->ring[i].fd) ||
+		    ioctl(e->fd[i], PERF_EVENT_IOC_ID, &e->id[i])) {
+			ut_diag("redirect: %s", strerror(errno));
+			return -1;
+		}
+	}
+	return s->nr_events++;
+}
+
+int ut_add_tracepoint(struct ut_session *s, const char *sys, const char *name)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_TRACEPOINT,
+		.sample_period	= 1,
+	};
+	int id = ut_tracepoint_id(sys, name);
+
+	if (id < 0)
+		return -1;
+	attr.config = id;
+	return ut_add(s, &attr);
+}
+
+int ut_add_software(struct ut_session *s, __u64 config, __u64 period)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.config		= config,
+		.sample_period	= period,
+	};
+
+	return ut_add(s, &attr);
+}
+
+static int all_ioctl(struct ut_session *s, unsigned long cmd, bool output_first)
+{
+	unsigned int i, e;
+	int err = 0;
+
+	for (i = 0; output_first && i < s->nr_rings; i++)
+		err |= ioctl(s->ring[i].fd, cmd, 0);
+	for (e = 0; e < s->nr_events; e++)
+		for (i = 0; i < s->nr_rings; i++)
+			err |= ioctl(s->event[e].fd[i], cmd, 0);
+	for (i = 0; !output_first && i < s->nr_rings; i++)
+		err |= ioctl(s->ring[i].fd, cmd, 0);
+	return err;
+}
+
+int ut_enable(struct ut_session *s)
+{
+	return all_ioctl(s, PERF_EVENT_IOC_ENABLE, true);
+}
+
+/* The order that makes a profile whole: the tracking event goes last. */
+int ut_disable(struct ut_session *s)
+{
+	return all_ioctl(s, PERF_EVENT_IOC_DISABLE, false);
+}
+
+static void parse_id(struct ut_rec *r, __u64 type, const __u64 *p)
+{
+	if (type & PERF_SAMPLE_TID) {
+		r->pid = (__u32)*p;
+		r->tid = *p++ >> 32;
+	}
+	if (type & PERF_SAMPLE_TIME)
+		r->time = *p++;
+	if (type & PERF_SAMPLE_ID)
+		r->id = *p++;
+	if (type & PERF_SAMPLE_STREAM_ID)
+		p++;
+	if (type & PERF_SAMPLE_CPU)
+		r->cpu = (__u32)*p++;
+	if (type & PERF_SAMPLE_IDENTIFIER)
+		r->id = *p++;
+}
+
+static unsigned int id_words(__u64 type)
+{
+	return !!(type & PERF_SAMPLE_TID) + !!(type & PERF_SAMPLE_TIME) +
+	       !!(type & PERF_SAMPLE_ID) + !!(type & PERF_SAMPLE_STREAM_ID) +
+	       !!(type & PERF_SAMPLE_CPU) + !!(type & PERF_SAMPLE_IDENTIFIER);
+}
+
+static int parse_sample(struct ut_rec *r, __u64 type)
+{
+	const __u64 *p = (__u64 *)r->raw + 1, *end = (__u64 *)((char *)r->raw + r->size);
+	__u64 i;
+
+	if (type & PERF_SAMPLE_IDENTIFIER)
+		r->id = *p++;
+	if (type & PERF_SAMPLE_IP)
+		r->ip = *p++;
+	if (type & PERF_SAMPLE_TID) {
+		r->pid = (__u32)*p;
+		r->tid = *p++ >> 32;
+	}
+	if (type & PERF_SAMPLE_TIME)
+		r->time = *p++;
+	if (type & PERF_SAMPLE_ADDR)
+		p++;
+	if (type & PERF_SAMPLE_ID)
+		r->id = *p++;
+	if (type & PERF_SAMPLE_STREAM_ID)
+		p++;
+	if (type & PERF_SAMPLE_CPU)
+		r->cpu = (__u32)*p++;
+	if (type & PERF_SAMPLE_PERIOD)
+		p++;
+	if (type & PERF_SAMPLE_CALLCHAIN) {
+		r->nr = *p++;
+		r->ips = (__u64 *)p;
+		if (r->nr > (__u64)(end - p)) {
+			ut_diag("callchain of %llu words runs past the sample", r->nr);
+			return -1;
+		}
+		for (i = 0; i < r->nr; i++) {
+			if (r->ips[i] == UT_CONTEXT_USER_DEFERRED && i + 1 < r->nr)
+				r->cookie = r->ips[i + 1];
+		}
+	}
+	return 0;
+}
+
+static int parse(struct ut_session *s, struct ut_rec *r)
+{
+	__u64 type = s->opts.sample_type, *words = r->raw;
+
+	if (r->type == PERF_RECORD_SAMPLE)
+		return parse_sample(r, type);
+
+	if (r->size < 8 + id_words(type) * 8) {
+		ut_diag("record %u of %u bytes", r->type, r->size);
+		return -1;
+	}
+	parse_id(r, type, words + r->size / 8 - id_words(type));
+	switch (r->type) {
+	case PERF_RECORD_LOST:
+		s->lost += words[2];
+		break;
+	case PERF_RECORD_LOST_SAMPLES:
+		s->lost += words[1];
+		break;
+	case PERF_RECORD_COMM:
+		r->comm = (char *)(words + 2);
+		break;
+	case UT_RECORD_CALLCHAIN_DEFERRED:
+		r->cookie = words[1];
+		r->nr = words[2];
+		r->ips = words + 3;
+		if (r->nr != (r->size - 24) / 8 - id_words(type)) {
+			ut_diag("deferred record: nr %llu in %u bytes", r->nr, r->size);
+			return -1;
+		}
+		break;
+	}
+	return 0;
+}
+
+static int drain_ring(struct ut_session *s, unsigned int idx)
+{
+	struct ut_ring *ring = &s->ring[idx];
+	struct perf_event_mmap_page *page = ring->base;
+	char *data = (char *)ring->base + sysconf(_SC_PAGESIZE);
+	__u64 head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
+	__u64 tail = page->data_tail;
+	int err = 0;
+
+	while (tail < head) {
+		struct perf_event_header hdr;
+		struct ut_rec r = { .ring = idx };
+		size_t first, off = tail % ring->size;
+
+		/* Records are multiples of 8 bytes: a header never wraps. */
+		memcpy(&hdr, data + off, sizeof(hdr));
+		if (hdr.size < sizeof(hdr) || hdr.size % 8 || hdr.size > head - tail) {
+			ut_diag("ring %u: record of %u bytes", idx, hdr.size);
+			return -1;
+		}
+		r.type = hdr.type;
+		r.misc = hdr.misc;
+		r.size = hdr.size;
+		r.raw = malloc(hdr.size);
+		if (!r.raw)
+			return -1;
+		first = ring->size - off;
+		if (first > hdr.size)
+			first = hdr.size;
+		memcpy(r.raw, data + off, first);
+		memcpy((char *)r.raw + first, data, hdr.size - first);
+		tail += hdr.size;
+		if (parse(s, &r))
+			err = -1;
+		if (s->nr_recs == s->cap_recs) {
+			s->cap_recs = s->cap_recs ? s->cap_recs * 2 : 256;
+			s->rec = realloc(s->rec, s->cap_recs * sizeof(*s->rec));
+			if (!s->rec)
+				return -1;
+		}
+		s->rec[s->nr_recs++] = r;
+	}
+	__atomic_store_n(&page->data_tail, tail, __ATOMIC_RELEASE);
+	return err;
+}
+
+int ut_drain(struct ut_session *s)
+{
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < s->nr_rings; i++)
+		err |= drain_ring(s, i);
+	return err;
+}
+
+void ut_forget(struct ut_session *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->nr_recs; i++)
+		free(s->rec[i].raw);
+	free(s->rec);
+	s->rec = NULL;
+	s->nr_recs = 0;
+	s->cap_recs = 0;
+	s->lost = 0;
+}
+
+void ut_close(struct ut_session *s)
+{
+	unsigned int i, e;
+
+	for (e = 0; e < s->nr_events; e++)
+		for (i = 0; i < s->nr_rings; i++)
+			close(s->event[e].fd[i]);
+	for (i = 0; i < s->nr_rings; i++) {
+		ut_ring_unmap(&s->ring[i]);
+		close(s->ring[i].fd);
+	}
+	s->nr_events = 0;
+	s->nr_rings = 0;
+	ut_forget(s);
+}
+
+void ut_dump(struct ut_session *s)
+{
+	size_t i;
+	__u64 n;
+
+	for (i = 0; i < s->nr_recs; i++) {
+		struct ut_rec *r = &s->rec[i];
+
+		fprintf(stderr, "# [%zu] ring %u type %u misc %u tid %u id %llu cookie %llx%s%s\n",
+			i, r->ring, r->type, r->misc, r->tid, r->id, r->cookie,
+			r->comm ? " comm " : "", r->comm ? r->comm : "");
+		for (n = 0; n < r->nr; n++)
+			fprintf(stderr, "#      %llx\n", r->ips[n]);
+	}
+}
+
+struct ut_rec *ut_record_of(struct ut_session *s, __u32 tid, __u64 cookie)
+{
+	size_t i;
+
+	for (i = 0; i < s->nr_recs; i++) {
+		struct ut_rec *r = &s->rec[i];
+
+		if (r->type == UT_RECORD_CALLCHAIN_DEFERRED && r->tid == tid &&
+		    r->cookie == cookie)
+			return r;
+	}
+	return NULL;
+}
+
+enum ut_kind ut_user_stack(struct ut_session *s, struct ut_rec *sample, struct ut_stack *st)
+{
+	struct ut_rec *r;
+	bool user = false;
+	__u64 i;
+
+	st->nr = 0;
+	if (sample->cookie) {
+		r = ut_record_of(s, sample->tid, sample->cookie);
+		if (!r)
+			return UT_UNRESOLVED;
+		for (i = 0; i < r->nr && i < UT_MAX_FRAMES; i++)
+			st->ip[st->nr++] = r->ips[i];
+		return UT_DEFERRED;
+	}
+	for (i = 0; i < sample->nr; i++) {
+		if (sample->ips[i] >= UT_CONTEXT_MAX)
+			user = sample->ips[i] == PERF_CONTEXT_USER;
+		else if (user && st->nr < UT_MAX_FRAMES)
+			st->ip[st->nr++] = sample->ips[i];
+	}
+	return st->nr ? UT_IMMEDIATE : UT_NO_STACK;
+}
+
+static bool is_event(struct ut_session *s, struct ut_rec *r, int event)
+{
+	if (event < 0)
+		return true;
+	/* An inherited event reports the number of the one that was opened. */
+	return r->id == s->event[event].id[r->ring];
+}
+
+struct ut_rec *ut_sample(struct ut_session *s, int event, __u32 tid, unsigned int nth)
+{
+	size_t i;
+
+	for (i = 0; i < s->nr_recs; i++) {
+		struct ut_rec *r = &s->rec[i];
+
+		if (r->type == PERF_RECORD_SAMPLE && (!tid || r->tid == tid) &&
+		    is_event(s, r, event) && !nth--)
+			return r;
+	}
+	return NULL;
+}
+
+unsigned int ut_count(struct ut_session *s, __u32 type, __u32 tid)
+{
+	unsigned int nr = 0;
+	size_t i;
+
+	for (i = 0; i < s->nr_recs; i++)
+		nr += s->rec[i].type == type && (!tid || s->rec[i].tid == tid);
+	return nr;
+}
+
+unsigned int ut_count_samples(struct ut_session *s, int event, __u32 tid)
+{
+	unsigned int nr = 0;
+	size_t i;
+
+	for (i = 0; i < s->nr_recs; i++)
+		nr += s->rec[i].type == PERF_RECORD_SAMPLE &&
+		      (!tid || s->rec[i].tid == tid) && is_event(s, &s->rec[i], event);
+	return nr;
+}
+
+bool ut_stack_within(const struct ut_stack *got, const struct ut_stack *want)
+{
+	unsigned int i;
+
+	for (i = 0; i < got->nr; i++) {
+		if (i >= want->nr || got->ip[i] != want->ip[i]) {
+			ut_diag("frame %u of %u (%u wanted): %llx, wanted %llx", i, got->nr,
+				want->nr, got->ip[i], i < want->nr ? want->ip[i] : 0);
+			return false;
+		}
+	}
+	return true;
+}
+
+bool ut_same_stack(const struct ut_stack *got, const struct ut_stack *want)
+{
+	if (!ut_stack_within(got, want))
+		return false;
+	if (got->nr != want->nr) {
+		ut_diag("%u frames, wanted %u", got->nr, want->nr);
+		return false;
+	}
+	return true;
+}
+
+bool ut_stack_is(struct ut_session *s, struct ut_rec *sample, const struct ut_stack *want)
+{
+	struct ut_stack got;
+	enum ut_kind kind;
+
+	if (!sample) {
+		ut_diag("no such sample");
+		return false;
+	}
+	kind = ut_user_stack(s, sample, &got);
+	if (kind != UT_DEFERRED) {
+		ut_diag("%s", kind == UT_UNRESOLVED ? "cookie without a record" :
+			kind == UT_IMMEDIATE ? "not deferred" : "no user stack");
+		return false;
+	}
+	return ut_same_stack(&got, want);
+}
+
+static int check_sample(struct ut_rec *r)
+{
+	__u64 i;
+	int bad = 0;
+
+	for (i = 0; i < r->nr; i++) {
+		if (r->ips[i] != UT_CONTEXT_USER_DEFERRED)
+			continue;
+		if (i + 2 != r->nr) {
+			ut_diag("marker is word %llu of %llu", i, r->nr);
+			bad++;
+		} else if (!r->ips[i + 1]) {
+			ut_diag("cookie of 0");
+			bad++;
+		}
+		break;
+	}
+	return bad;
+}
+
+static int check_record(struct ut_rec *r)
+{
+	__u64 i;
+	int bad = 0;
+
+	if (r->misc != PERF_RECORD_MISC_USER) {
+		ut_diag("misc %u", r->misc);
+		bad++;
+	}
+	for (i = 0; i < r->nr; i++) {
+		if (!i && r->ips[0] >= UT_VSYSCALL_START && r->ips[0] < UT_VSYSCALL_END)
+			continue;
+		if (r->ips[i] >> 56 || !r->ips[i]) {
+			ut_diag("address %llu is %llx", i, r->ips[i]);
+			bad++;
+		}
+	}
+	return bad;
+}
+
+static int cmp_cookie(const void *a, const void *b)
+{
+	const struct ut_rec *ra = *(struct ut_rec * const *)a;
+	const struct ut_rec *rb = *(struct ut_rec * const *)b;
+
+	if (ra->tid != rb->tid)
+		return ra->tid < rb->tid ? -1 : 1;
+	if (ra->cookie != rb->cookie)
+		return ra->cookie < rb->cookie ? -1 : 1;
+	/* Where they stand in the session's list. */
+	return ra < rb ? -1 : ra > rb;
+}
+
+/* All samples and the records of one (tid, cookie). */
+static int check_group(struct ut_rec **g, size_t nr, unsigned int allow)
+{
+	struct ut_rec *rec = NULL;
+	size_t i, samples = 0;
+	int bad = 0;
+
+	for (i = 0; i < nr; i++) {
+		if (g[i]->type == PERF_RECORD_SAMPLE) {
+			samples++;
+			continue;
+		}
+		if (rec && (allow & UT_ALLOW_TWICE) && rec->nr == g[i]->nr &&
+		    !memcmp(rec->ips, g[i]->ips, rec->nr * sizeof(__u64)))
+			continue;
+		if (rec) {
+			ut_diag("tid %u: two records for cookie %llx", rec->tid, rec->cookie);
+			bad++;
+		}
+		rec = g[i];
+	}
+	if (!rec && !(allow & UT_ALLOW_UNRESOLVED)) {
+		ut_diag("tid %u: no record for cookie %llx", g[0]->tid, g[0]->cookie);
+		bad++;
+	}
+	if (!samples && !(allow & (UT_ALLOW_FOREIGN | UT_ALLOW_LOST))) {
+		ut_diag("tid %u: nobody waits for cookie %llx", g[0]->tid, g[0]->cookie);
+		bad++;
+	}
+	return bad;
+}
+
+/* The record comes before what ends the meaning of its addresses. */
+static int check_order(struct ut_session *s)
+{
+	size_t i, k;
+	int bad = 0;
+
+	for (i = 0; i < s->nr_recs; i++) {
+		struct ut_rec *end = &s->rec[i];
+		bool exec = end->type == PERF_RECORD_COMM &&
+			    (end->misc & PERF_RECORD_MISC_COMM_EXEC);
+
+		if (end->type != PERF_RECORD_EXIT && !exec)
+			continue;
+		for (k = 0; k < s->nr_recs; k++) {
+			struct ut_rec *r = &s->rec[k], *sample;
+			size_t n;
+
+			if (r->type != UT_RECORD_CALLCHAIN_DEFERRED || r->tid != end->tid ||
+			    r->time <= end->time)
+				continue;
+			/* It is late if a sample from before it waited for it. */
+			for (n = 0; n < s->nr_recs; n++) {
+				sample = &s->rec[n];
+				if (sample->type == PERF_RECORD_SAMPLE && sample->tid == r->tid &&
+				    sample->cookie == r->cookie && sample->time < end->time) {
+					ut_diag("tid %u: record after the task's %s", r->tid,
+						exec ? "exec" : "EXIT");
+					bad++;
+					break;
+				}
+			}
+		}
+	}
+	return bad;
+}
+
+int ut_check(struct ut_session *s, unsigned int allow)
+{
+	struct ut_rec **list;
+	size_t i, first, nr = 0;
+	int bad = 0;
+
+	list = calloc(s->nr_recs + 1, sizeof(*list));
+	if (!list)
+		return 1;
+	for (i = 0; i < s->nr_recs; i++) {
+		struct ut_rec *r = &s->rec[i];
+
+		if (r->type == PERF_RECORD_SAMPLE)
+			bad += check_sample(r);
+		else if (r->type == UT_RECORD_CALLCHAIN_DEFERRED)
+			bad += check_record(r);
+		else
+			continue;
+		if (r->type == UT_RECORD_CALLCHAIN_DEFERRED && !r->cookie) {
+			ut_diag("record with a cookie of 0");
+			bad++;
+		}
+		if (r->cookie)
+			list[nr++] = r;
+	}
+	qsort(list, nr, sizeof(*list), cmp_cookie);
+	for (first = 0, i = 1; i <= nr; i++) {
+		if (i < nr && list[i]->tid == list[first]->tid &&
+		    list[i]->cookie == list[first]->cookie)
+			continue;
+		bad += check_group(list + first, i - first, allow);
+		if (bad > 20) {
+			ut_diag("and so on");
+			break;
+		}
+		first = i;
+	}
+	free(list);
+	if (s->lost && !(allow & UT_ALLOW_LOST)) {
+		ut_diag("%llu records lost", s->lost);
+		bad++;
+	}
+	bad += check_order(s);
+	return bad;
+}
+
+void ut_walk_self(struct ut_stack *st, __u64 ip, void *fp)
+{
+	unsigned long *frame = fp, *last = NULL;
+
+	st->nr = 0;
+	st->ip[st->nr++] = ip;
+	/* A frame that is not above the last one ends a chain, as it does in the kernel. */
+	while (frame > last && st->nr < UT_MAX_FRAMES) {
+		st->ip[st->nr++] = frame[1];
+		last = frame;
+		frame = (unsigned long *)frame[0];
+	}
+}
+
+ut_noinline long ut_syscall(struct ut_stack *st, long nr, long a1, long a2, long a3, long a4,
+			    long a5, long a6)
+{
+	register long r10 asm("r10");
+	register long r8 asm("r8");
+	register long r9 asm("r9");
+	long ret;
+
+	ut_walk_self(st, (unsigned long)ut_syscall_ret, __builtin_frame_address(0));
+	r10 = a4;
+	r8 = a5;
+	r9 = a6;
+	asm volatile("syscall\n"
+		     ".globl ut_syscall_ret\n"
+		     "ut_syscall_ret:\n"
+		     : "=a" (ret), "+r" (r10), "+r" (r8), "+r" (r9)
+		     : "0" (nr), "D" (a1), "S" (a2), "d" (a3)
+		     : "rcx", "r11", "memory");
+	return ret;
+}
+
+/* Runs fn(arg) on another stack. The frame pointer at its bottom is 0. */
+asm(".text\n"
+	".globl ut_switch_stack\n"
+	".type ut_switch_stack, @function\n"
+	"ut_switch_stack:\n"
+	"	push %rbp\n"
+	"	push %rbx\n"
+	"	mov %rsp, %rbx\n"
+	"	mov %rdx, %rsp\n"
+	"	xor %ebp, %ebp\n"
+	"	mov %rdi, %rax\n"
+	"	mov %rsi, %rdi\n"
+	"	call *%rax\n"
+	"	mov %rbx, %rsp\n"
+	"	pop %rbx\n"
+	"	pop %rbp\n"
+	"	ret\n"
+	".size ut_switch_stack, . - ut_switch_stack\n");
+
+typedef void (*rung_fn)(unsigned int left, ut_fn fn, void *arg);
+static const rung_fn rungs[];
+
+static inline UT_ATTRIBUTE(always_inline) void climb(unsigned int left, ut_fn fn, void *arg)
+{
+	if (left)
+		rungs[(left - 1) % 8](left - 1, fn, arg);
+	else
+		fn(arg);
+	/* Something is left to do after the call: it is not a jump. */
+	asm volatile("" : : : "memory");
+}
+
+#define RUNG(n)									\
+static ut_noinline void ut_rung_##n(unsigned int left, ut_fn fn, void *arg)	\
+{										\
+	climb(left, fn, arg);							\
+	asm volatile("" : : "i" (n));						\
+}
+
+RUNG(0) RUNG(1) RUNG(2) RUNG(3) RUNG(4) RUNG(5) RUNG(6) RUNG(7)
+
+static const rung_fn rungs[] = {
+	ut_rung_0, ut_rung_1, ut_rung_2, ut_rung_3,
+	ut_rung_4, ut_rung_5, ut_rung_6, ut_rung_7,
+};
+
+struct climber {
+	unsigned int	depth;
+	ut_fn		fn;
+	void		*arg;
+};
+
+static ut_noinline void start_climb(void *data)
+{
+	struct climber *c = data;
+
+	climb(c->depth, c->fn, c->arg);
+}
+
+int ut_ladder(unsigned int depth, ut_fn fn, void *arg)
+{
+	struct climber c = { .depth = depth, .fn = fn, .arg = arg };
+	size_t size = 1 << 18;
+	char *stack;
+
+	stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (stack == MAP_FAILED) {
+		ut_diag("stack: %s", strerror(errno));
+		return -1;
+	}
+	ut_switch_stack(start_climb, &c, stack + size - 64);
+	munmap(stack, size);
+	return 0;
+}
+
+bool ut_is_ladder(const struct ut_stack *st, unsigned int depth, unsigned int above)
+{
+	unsigned int i;
+
+	/* Above: the frames of fn(); below: start_climb() and ut_switch_stack(). */
+	if (st->nr != above + depth + 2) {
+		ut_diag("%u frames, wanted %u + %u + 2", st->nr, above, depth);
+		return false;
+	}
+	for (i = 0; i < depth; i++) {
+		__u64 start = (unsigned long)rungs[i % 8], ip = st->ip[above + i];
+
+		if (ip <= start || ip > start + 256) {
+			ut_diag("frame %u: %llx is not in rung %u at %llx", above + i, ip, i % 8,
+				start);
+			return false;
+		}
+	}
+	return true;
+}
+
+void *ut_shared(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+int ut_read_all(int fd, void *buf, size_t size)
+{
+	size_t done = 0;
+	ssize_t n;
+
+	while (done < size) {
+		n = read(fd, (char *)buf + done, size - done);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			ut_diag("read: %s", n ? strerror(errno) : "end of file");
+			return -1;
+		}
+		done += n;
+	}
+	return 0;
+}
+
+int ut_write_all(int fd, const void *buf, size_t size)
+{
+	return write(fd, buf, size) == (ssize_t)size ? 0 : -1;
+}
+
+int ut_fork(struct ut_child *c, ut_fn fn, void *arg)
+{
+	int go[2], out[2];
+	pid_t pid;
+	char byte;
+
+	if (pipe2(go, O_CLOEXEC) || pipe2(out, O_CLOEXEC))
+		return -1;
+	/* Room for more than one struct ut_stack: the child never waits for the reader. */
+	fcntl(out[1], F_SETPIPE_SZ, 1 << 18);
+	/* *c may be memory that the child shares: only the parent writes to it. */
+	pid = fork();
+	if (pid < 0)
+		return -1;
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(go[1]);
+		close(out[0]);
+		ut_out = out[1];
+		if (read(go[0], &byte, 1) == 1)
+			fn(arg);
+		_exit(0);
+	}
+	close(go[0]);
+	close(out[1]);
+	c->pid = pid;
+	c->go = go[1];
+	c->out = out[0];
+	/* It waits: none of this will be among the samples. */
+	return ut_wait_state(pid, "S") ? 0 : -1;
+}
+
+int ut_go(struct ut_child *c)
+{
+	return ut_write_all(c->go, "g", 1);
+}
+
+int ut_wait(struct ut_child *c)
+{
+	int status;
+
+	if (waitpid(c->pid, &status, 0) != c->pid)
+		status = -1;
+	close(c->go);
+	close(c->out);
+	return status;
+}
+
+int ut_task_state(pid_t tid)
+{
+	char path[64], buf[512], *p;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	n = read(fd, buf, sizeof(buf) - 1);
+	close(fd);
+	if (n <= 0)
+		return -1;
+	buf[n] = 0;
+	p = strrchr(buf, ')');
+	return p && p[1] ? p[2] : -1;
+}
+
+bool ut_wait_state(pid_t tid, const char *states)
+{
+	int i, state = 0;
+
+	for (i = 0; i < 2000; i++) {
+		state = ut_task_state(tid);
+		if (state > 0 && strchr(states, state))
+			return true;
+		usleep(5000);
+	}
+	ut_diag("task %d is in state %c, wanted one of %s", tid, state, states);
+	return false;
+}
+
+int ut_read_sysctl(const char *path, long *val)
+{
+	FILE *f = fopen(path, "r");
+	int ok = f && fscanf(f, "%ld", val) == 1;
+
+	if (f)
+		fclose(f);
+	return ok ? 0 : -1;
+}
+
+int ut_write_sysctl(const char *path, long val)
+{
+	char buf[32];
+	int fd = open(path, O_WRONLY | O_CLOEXEC), len, err;
+
+	if (fd < 0)
+		return -1;
+	len = snprintf(buf, sizeof(buf), "%ld", val);
+	err = write(fd, buf, len) == len ? 0 : -1;
+	close(fd);
+	return err;
+}
+
+int ut_kallsyms(const char *prefix, __u64 *start, __u64 *end)
+{
+	unsigned long long addr, first = 0;
+	char type, sym[512], line[1024];
+	FILE *f;
+
+	*start = 0;
+	*end = 0;
+	f = fopen("/proc/kallsyms", "r");
+	if (!f)
+		return -1;
+	/* The text of the kernel proper is in the order of its addresses. */
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%llx %c %511s", &addr, &type, sym) != 3)
+			continue;
+		if (first && addr > first && addr - first > *end - *start) {
+			*start = first;
+			*end = addr;
+		}
+		if (addr != first)
+			first = 0;
+		if ((type == 't' || type == 'T') && !strncmp(sym, prefix, strlen(prefix)))
+			first = addr;
+	}
+	fclose(f);
+	return *start ? 0 : -1;
+}

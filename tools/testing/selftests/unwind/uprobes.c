@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K12: uretprobes put a trampoline in the place of return addresses; the trace has
+ * the addresses that were there. K13: on a function's first instruction the frame
+ * is not set up yet, and the caller is there all the same.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+#define PMU	"/sys/bus/event_source/devices/uprobe/"
+
+struct offsets {
+	__u64	offset;
+	char	path[PATH_MAX];
+};
+
+/* Where in which file is this function? */
+static int file_offset(void *func, struct offsets *o)
+{
+	unsigned long start, end, off, addr = (unsigned long)func;
+	char line[PATH_MAX + 256];
+	FILE *f = fopen("/proc/self/maps", "r");
+	int err = -1;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx %*s %lx %*s %*s %4095s", &start, &end, &off,
+			   o->path) == 4 && addr >= start && addr < end) {
+			o->offset = addr - start + off;
+			err = 0;
+			break;
+		}
+	}
+	if (f)
+		fclose(f);
+	return err;
+}
+
+static int add_probe(struct ut_session *s, void *func, bool ret)
+{
+	struct perf_event_attr attr = { .sample_period = 1 };
+	struct offsets o;
+	long type, bit = 0;
+	FILE *f;
+
+	if (ut_read_sysctl(PMU "type", &type))
+		return -1;
+	f = fopen(PMU "format/retprobe", "r");
+	if (!f || fscanf(f, "config:%ld", &bit) != 1) {
+		ut_diag("no format of retprobe");
+		return -1;
+	}
+	fclose(f);
+	if (file_offset(func, &o))
+		return -1;
+	attr.type = type;
+	attr.config = ret ? 1ULL << bit : 0;
+	attr.uprobe_path = (unsigned long)o.path;
+	attr.probe_offset = o.offset;
+	return ut_add(s, &attr);
+}
+
+FIXTURE(uprobes) {
+	struct ut_session s;
+};
+
+FIXTURE_SETUP(uprobes)
+{
+	static const struct ut_opts opts = { .pid = 0 };
+
+	memset(&self->s, 0, sizeof(self->s));
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+}
+
+FIXTURE_TEARDOWN(uprobes)
+{
+	ut_close(&self->s);
+}
+
+static struct ut_stack st, entered;
+
+static ut_noinline void inner(void)
+{
+	ut_syscall0(&st, __NR_getppid);
+	asm volatile("" : : : "memory");
+}
+
+static ut_noinline void middle(int again)
+{
+	ut_walk_self(&entered, (unsigned long)middle, __builtin_frame_address(0));
+	if (again)
+		middle(again - 1);
+	else
+		inner();
+	asm volatile("" : : : "memory");
+}
+
+static void outer(void *arg)
+{
+	middle(*(int *)arg);
+	asm volatile("" : : : "memory");
+}
+
+/* What the stack is when nothing is probed. */
+static struct ut_stack unprobed(int again)
+{
+	ut_ladder(4, outer, &again);
+	return st;
+}
+
+TEST_F(uprobes, return_probes_pending)
+{
+	struct ut_stack want = unprobed(0);
+	int again = 0, tp;
+
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, tp);
+	ASSERT_LE(0, add_probe(&self->s, inner, true));
+	ASSERT_LE(0, add_probe(&self->s, middle, true));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(4, outer, &again));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	/* They were pending: the program itself saw the trampoline. */
+	ASSERT_NE(want.ip[2], st.ip[2]);
+	ASSERT_EQ(st.ip[2], st.ip[3]);
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, 0, 0), &want));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* A function that calls itself has one trampoline for each call. */
+TEST_F(uprobes, return_probes_of_a_recursion)
+{
+	struct ut_stack want = unprobed(10);
+	int again = 10, tp;
+
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, tp);
+	ASSERT_LE(0, add_probe(&self->s, middle, true));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(4, outer, &again));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_NE(want.ip[3], st.ip[3]);
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, 0, 0), &want));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* The sample of the return probe itself: the function has returned to its caller. */
+TEST_F(uprobes, sample_of_a_return_probe)
+{
+	struct ut_stack want = unprobed(0), got;
+	struct ut_rec *r;
+	int again = 0, ret;
+	unsigned int i;
+
+	ret = add_probe(&self->s, inner, true);
+	ASSERT_LE(0, ret);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(4, outer, &again));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, ret, 0, 0);
+	ASSERT_NE(NULL, r);
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
+	/* ut_syscall() and inner() are gone; from middle() on it is the same. */
+	ASSERT_EQ(want.nr - 2, got.nr);
+	for (i = 1; i < got.nr; i++)
+		EXPECT_EQ(want.ip[i + 2], got.ip[i]);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* K13 */
+TEST_F(uprobes, first_instruction)
+{
+	int again = 0, probe;
+
+	probe = add_probe(&self->s, middle, false);
+	ASSERT_LE(0, probe);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(4, outer, &again));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(1, ut_count_samples(&self->s, probe, 0));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, probe, 0, 0), &entered));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* Both: the probed function's own return address is the trampoline's already. */
+TEST_F(uprobes, first_instruction_with_return_probes)
+{
+	struct ut_stack want;
+	int again = 0, probe;
+
+	unprobed(0);
+	want = entered;
+	ASSERT_LE(0, add_probe(&self->s, middle, true));
+	probe = add_probe(&self->s, inner, false);
+	ASSERT_LE(0, probe);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(4, outer, &again));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(1, ut_count_samples(&self->s, probe, 0));
+	/* inner(), its call in middle(), then what middle() has seen */
+	memmove(&want.ip[2], &want.ip[1], (want.nr - 1) * sizeof(want.ip[0]));
+	want.nr++;
+	want.ip[0] = (unsigned long)inner;
+	want.ip[1] = st.ip[2];
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, probe, 0, 0), &want));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}
