@@ -1,0 +1,679 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Deferred user callchains: parse the records, merge them into the samples, in
+ * time order, from files and pipes of both orders of bytes, and survive what is
+ * wrong. Each test writes a small perf.data and reads it through a session.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <linux/err.h>
+#include <linux/kernel.h>
+#include <linux/perf_event.h>
+#include <linux/string.h>
+#include <linux/zalloc.h>
+#include "callchain.h"
+#include "data.h"
+#include "debug.h"
+#include "event.h"
+#include "evlist.h"
+#include "evsel.h"
+#include "header.h"
+#include "machine.h"
+#include "sample.h"
+#include "session.h"
+#include "tests.h"
+#include "thread.h"
+#include "tool.h"
+
+#define PID	1000
+#define KIP	0xffffffff81000000ULL
+#define UIP	0x400000ULL
+#define MAX_IPS	16
+#define MAX_SEEN 64
+
+#define SAMPLE_TYPE (PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | \
+		     PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_ID)
+
+/* A perf.data in the making */
+struct gen {
+	char	buf[64 * 1024];
+	size_t	len;
+	bool	swap;
+	bool	pipe;
+	u16	max_stack;
+};
+
+/* What the tool got to see of a sample */
+struct seen {
+	u64	time;
+	u32	tid;
+	char	comm[16];
+	u64	nr;
+	u64	ips[MAX_IPS];
+};
+
+struct reader_tool {
+	struct perf_tool	tool;
+	struct seen		seen[MAX_SEEN];
+	int			nr;
+	struct events_stats	stats;
+};
+
+static void put16(struct gen *gen, u16 val)
+{
+	val = gen->swap ? bswap_16(val) : val;
+	memcpy(gen->buf + gen->len, &val, sizeof(val));
+	gen->len += sizeof(val);
+}
+
+static void put32(struct gen *gen, u32 val)
+{
+	val = gen->swap ? bswap_32(val) : val;
+	memcpy(gen->buf + gen->len, &val, sizeof(val));
+	gen->len += sizeof(val);
+}
+
+static void put64(struct gen *gen, u64 val)
+{
+	val = gen->swap ? bswap_64(val) : val;
+	memcpy(gen->buf + gen->len, &val, sizeof(val));
+	gen->len += sizeof(val);
+}
+
+static size_t put_header(struct gen *gen, u32 type, u16 misc)
+{
+	size_t at = gen->len;
+
+	put32(gen, type);
+	put16(gen, misc);
+	put16(gen, 0);
+	return at;
+}
+
+static void put_size(struct gen *gen, size_t at, u16 size)
+{
+	size_t end = gen->len;
+
+	gen->len = at + offsetof(struct perf_event_header, size);
+	put16(gen, size);
+	gen->len = end;
+}
+
+static void put_sample_id(struct gen *gen, u32 tid, u64 time)
+{
+	put32(gen, PID);
+	put32(gen, tid);
+	put64(gen, time);
+	put64(gen, 1);
+}
+
+static void put_comm(struct gen *gen, u32 tid, u64 time, const char *comm)
+{
+	size_t at = put_header(gen, PERF_RECORD_COMM, 0);
+
+	put32(gen, PID);
+	put32(gen, tid);
+	memset(gen->buf + gen->len, 0, 16);
+	memcpy(gen->buf + gen->len, comm, strlen(comm));
+	gen->len += strlen(comm) < 8 ? 8 : 16;
+	put_sample_id(gen, tid, time);
+	put_size(gen, at, gen->len - at);
+}
+
+static void put_chain(struct gen *gen, u32 tid, u64 time, const u64 *ips, u64 nr)
+{
+	size_t at = put_header(gen, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_KERNEL);
+	u64 i;
+
+	put64(gen, KIP);
+	put32(gen, PID);
+	put32(gen, tid);
+	put64(gen, time);
+	put64(gen, 1);
+	put64(gen, nr);
+	for (i = 0; i < nr; i++)
+		put64(gen, ips[i]);
+	put_size(gen, at, gen->len - at);
+}
+
+static void put_sample(struct gen *gen, u32 tid, u64 time, u64 cookie)
+{
+	const u64 ips[] = {
+		PERF_CONTEXT_KERNEL, KIP, KIP + 16, PERF_CONTEXT_USER_DEFERRED, cookie,
+	};
+
+	put_chain(gen, tid, time, ips, ARRAY_SIZE(ips));
+}
+
+/* A record with @nr addresses that says it has @says and is @size long, 0 for true */
+static void put_record(struct gen *gen, u32 tid, u64 time, u64 cookie, u64 base,
+		       u64 nr, u64 says, u16 size)
+{
+	size_t at = put_header(gen, PERF_RECORD_CALLCHAIN_DEFERRED, PERF_RECORD_MISC_USER);
+	u64 i;
+
+	put64(gen, cookie);
+	put64(gen, says ?: nr);
+	for (i = 0; i < nr; i++)
+		put64(gen, base + 16 * i);
+	put_sample_id(gen, tid, time);
+	if (size)
+		gen->len = at + size;
+	put_size(gen, at, gen->len - at);
+}
+
+static void put_round(struct gen *gen)
+{
+	put_size(gen, put_header(gen, PERF_RECORD_FINISHED_ROUND, 0),
+		 sizeof(struct perf_event_header));
+}
+
+static u8 reverse(u8 b)
+{
+	u8 r = 0;
+	int i;
+
+	for (i = 0; i < 8; i++)
+		r |= ((b >> i) & 1) << (7 - i);
+	return r;
+}
+
+static void put_attr(struct gen *gen)
+{
+	struct perf_event_attr attr = {
+		.type		  = PERF_TYPE_SOFTWARE,
+		.size		  = sizeof(attr),
+		.config		  = PERF_COUNT_SW_CPU_CLOCK,
+		.sample_period	  = 1000,
+		.sample_type	  = SAMPLE_TYPE,
+		.sample_max_stack = gen->max_stack,
+		.comm		  = 1,
+		.task		  = 1,
+		.sample_id_all	  = 1,
+		.defer_callchain  = 1,
+		.defer_output	  = 1,
+	};
+	unsigned char *bits = (void *)(&attr.read_format + 1);
+	int i;
+
+	if (gen->swap) {
+		for (i = 0; i < 8; i++)
+			bits[i] = reverse(bits[i]);
+		attr.type = bswap_32(attr.type);
+		attr.size = bswap_32(attr.size);
+		attr.config = bswap_64(attr.config);
+		attr.sample_period = bswap_64(attr.sample_period);
+		attr.sample_type = bswap_64(attr.sample_type);
+		attr.sample_max_stack = bswap_16(attr.sample_max_stack);
+	}
+	memcpy(gen->buf + gen->len, &attr, sizeof(attr));
+	gen->len += sizeof(attr);
+}
+
+#define ATTRS_AT	(sizeof(struct perf_file_header) + sizeof(u64))
+#define DATA_AT		(ATTRS_AT + sizeof(struct perf_event_attr) + 2 * sizeof(u64))
+
+static void gen_start(struct gen *gen)
+{
+	size_t at;
+
+	gen->len = 0;
+	if (gen->pipe) {
+		put64(gen, 0x32454c4946524550ULL);
+		put64(gen, 16);
+		at = put_header(gen, PERF_RECORD_HEADER_ATTR, 0);
+		put_attr(gen);
+		put64(gen, 1);
+		put_size(gen, at, gen->len - at);
+		return;
+	}
+	memset(gen->buf, 0, sizeof(struct perf_file_header));
+	gen->len = sizeof(struct perf_file_header);
+	put64(gen, 1);
+	put_attr(gen);
+	put64(gen, sizeof(struct perf_file_header));
+	put64(gen, sizeof(u64));
+}
+
+static void gen_finish(struct gen *gen)
+{
+	size_t end = gen->len;
+
+	if (gen->pipe)
+		return;
+
+	gen->len = 0;
+	put64(gen, 0x32454c4946524550ULL);
+	put64(gen, sizeof(struct perf_file_header));
+	put64(gen, sizeof(struct perf_event_attr) + 2 * sizeof(u64));
+	put64(gen, ATTRS_AT);
+	put64(gen, sizeof(struct perf_event_attr) + 2 * sizeof(u64));
+	put64(gen, DATA_AT);
+	put64(gen, end - DATA_AT);
+	gen->len = end;
+}
+
+static int read_sample(const struct perf_tool *tool, union perf_event *event __maybe_unused,
+		       struct perf_sample *sample, struct evsel *evsel __maybe_unused,
+		       struct machine *machine)
+{
+	struct reader_tool *rt = container_of(tool, struct reader_tool, tool);
+	struct thread *thread = machine__findnew_thread(machine, sample->pid, sample->tid);
+	struct seen *seen = &rt->seen[rt->nr];
+
+	if (!thread || rt->nr == MAX_SEEN)
+		return -ENOMEM;
+
+	seen->time = sample->time;
+	seen->tid = sample->tid;
+	seen->nr = sample->callchain->nr;
+	scnprintf(seen->comm, sizeof(seen->comm), "%s", thread__comm_str(thread) ?: "");
+	memcpy(seen->ips, sample->callchain->ips,
+	       min_t(u64, seen->nr, MAX_IPS) * sizeof(u64));
+	thread__put(thread);
+	rt->nr++;
+	return 0;
+}
+
+/* Write it to a file, read it back */
+static int read_back(struct gen *gen, struct reader_tool *rt, bool no_merge)
+{
+	char name[] = "/tmp/perf-test-defer-XXXXXX";
+	struct perf_data data = {
+		.path  = name,
+		.mode  = PERF_DATA_MODE_READ,
+		.force = true,
+	};
+	struct perf_session *session;
+	int fd = mkstemp(name), err;
+
+	if (fd < 0)
+		return -errno;
+
+	gen_finish(gen);
+	err = write(fd, gen->buf, gen->len) == (ssize_t)gen->len ? 0 : -EIO;
+	close(fd);
+	if (err)
+		goto out;
+
+	memset(rt, 0, sizeof(*rt));
+	perf_tool__init(&rt->tool, /*ordered_events=*/true);
+	rt->tool.sample = read_sample;
+	rt->tool.comm = perf_event__process_comm;
+	rt->tool.attr = perf_event__process_attr;
+	rt->tool.ordering_requires_timestamps = true;
+	rt->tool.no_merge_callchains = no_merge;
+	rt->tool.no_warn = true;
+
+	session = perf_session__new(&data, &rt->tool);
+	if (IS_ERR(session)) {
+		err = PTR_ERR(session);
+		goto out;
+	}
+	err = perf_session__process_events(session);
+	rt->stats = session->evlist->stats;
+	perf_session__delete(session);
+out:
+	unlink(name);
+	return err;
+}
+
+static struct gen gen;
+static struct reader_tool rt;
+
+typedef int (*input_test)(void);
+
+/* Run a test for all four kinds of input */
+static int read_all_inputs(input_test test)
+{
+	int i, err;
+
+	for (i = 0; i < 4; i++) {
+		memset(&gen, 0, sizeof(gen));
+		gen.pipe = i & 1;
+		gen.swap = i & 2;
+		gen_start(&gen);
+		err = test();
+		if (err) {
+			pr_debug("failed with a %s of %s order of bytes\n",
+				 gen.pipe ? "pipe" : "file", gen.swap ? "the other" : "this");
+			return err;
+		}
+	}
+	return TEST_OK;
+}
+
+static bool merged(int i, u64 time, u32 tid, u64 base, u64 nr)
+{
+	struct seen *seen = &rt.seen[i];
+	u64 j;
+
+	if (seen->time != time || seen->tid != tid || seen->nr != 4 + nr ||
+	    seen->ips[0] != PERF_CONTEXT_KERNEL || seen->ips[1] != KIP ||
+	    seen->ips[2] != KIP + 16 || seen->ips[3] != PERF_CONTEXT_USER_DEFERRED) {
+		pr_debug("sample %d: time %llu tid %u nr %llu\n", i,
+			 (unsigned long long)seen->time, seen->tid,
+			 (unsigned long long)seen->nr);
+		return false;
+	}
+	for (j = 0; j < nr; j++) {
+		if (seen->ips[4 + j] != base + 16 * j)
+			return false;
+	}
+	return true;
+}
+
+static int test__parse(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	static const struct {
+		u64 says;
+		u16 size;
+		int err;
+	} records[] = {
+		{ 0, 0, 0 },
+		{ 2, 0, 0 },
+		{ 4, 0, -EFAULT },
+		{ 7, 0, -EFAULT },
+		{ 1ULL << 61, 0, -EFAULT },
+		{ (1ULL << 61) + 3, 0, -EFAULT },
+		{ ULLONG_MAX, 0, -EFAULT },
+		{ 3, 8, -EFAULT },
+		{ 3, 16, -EFAULT },
+		{ 3, 24, -EFAULT },
+		{ 3, 24 + 3 * 8 + 16, -EFAULT },
+		{ 1, 24 + 8, -EFAULT },
+	};
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.config		= PERF_COUNT_SW_CPU_CLOCK,
+		.sample_type	= SAMPLE_TYPE,
+		.sample_id_all	= 1,
+	};
+	struct evsel *evsel = evsel__new(&attr);
+	struct perf_sample sample;
+	union perf_event *event;
+	size_t i;
+
+	TEST_ASSERT_VAL("evsel", evsel);
+	memset(&gen, 0, sizeof(gen));
+	for (i = 0; i < ARRAY_SIZE(records); i++) {
+		/* in memory of its own, so that a sanitizer sees the end of it */
+		gen.len = 0;
+		put_record(&gen, PID + 1, 5, 77, UIP, 3, records[i].says, records[i].size);
+		event = memdup(gen.buf, gen.len);
+		TEST_ASSERT_VAL("memory", event);
+		TEST_ASSERT_EQUAL("record", evsel__parse_sample(evsel, event, &sample),
+				  records[i].err);
+		if (!records[i].err) {
+			TEST_ASSERT_EQUAL("tid", sample.tid, PID + 1);
+			TEST_ASSERT_EQUAL("time", (int)sample.time, 5);
+			TEST_ASSERT_EQUAL("cookie", (int)sample.deferred_cookie, 77);
+			TEST_ASSERT_VAL("frames", sample.callchain->ips[0] == UIP);
+		}
+		free(event);
+	}
+
+	gen.len = 0;
+	put_sample(&gen, PID + 1, 5, 78);
+	TEST_ASSERT_EQUAL("sample", evsel__parse_sample(evsel, (void *)gen.buf, &sample), 0);
+	TEST_ASSERT_VAL("deferred", sample.deferred_callchain);
+	TEST_ASSERT_EQUAL("cookie", (int)sample.deferred_cookie, 78);
+	TEST_ASSERT_VAL("name", !strcmp(perf_event__name(PERF_RECORD_CALLCHAIN_DEFERRED),
+					"CALLCHAIN_DEFERRED"));
+	evsel__delete(evsel);
+	return TEST_OK;
+}
+
+/* Two tasks with the same cookie; several samples a record; a record before its sample */
+static int merge(void)
+{
+	put_sample(&gen, PID + 1, 10, 5);
+	put_sample(&gen, PID + 2, 11, 5);
+	put_sample(&gen, PID + 1, 12, 5);
+	put_record(&gen, PID + 1, 20, 5, UIP, 3, 0, 0);
+	put_record(&gen, PID + 2, 21, 5, UIP + 0x1000, 4, 0, 0);
+	put_record(&gen, PID + 1, 31, 6, UIP + 0x2000, 2, 0, 0);
+	put_sample(&gen, PID + 1, 30, 6);
+	put_round(&gen);
+	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 4);
+	TEST_ASSERT_VAL("first", merged(0, 10, PID + 1, UIP, 3));
+	TEST_ASSERT_VAL("other task", merged(1, 11, PID + 2, UIP + 0x1000, 4));
+	TEST_ASSERT_VAL("second", merged(2, 12, PID + 1, UIP, 3));
+	TEST_ASSERT_VAL("record first", merged(3, 30, PID + 1, UIP + 0x2000, 2));
+	TEST_ASSERT_EQUAL("deferred", (int)rt.stats.nr_deferred_samples, 4);
+	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 0);
+	TEST_ASSERT_EQUAL("unused", (int)rt.stats.nr_deferred_unused, 0);
+	return 0;
+}
+
+static int test__merge(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return read_all_inputs(merge);
+}
+
+static int no_merge(void)
+{
+	put_sample(&gen, PID + 1, 10, 5);
+	put_record(&gen, PID + 1, 20, 5, UIP, 3, 0, 0);
+	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, true), 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 1);
+	TEST_ASSERT_EQUAL("length", (int)rt.seen[0].nr, 5);
+	TEST_ASSERT_VAL("as recorded", rt.seen[0].ips[3] == PERF_CONTEXT_USER_DEFERRED &&
+			rt.seen[0].ips[4] == 5);
+	return 0;
+}
+
+static int test__no_merge(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return read_all_inputs(no_merge);
+}
+
+/*
+ * One task sleeps in the kernel for many rounds, while another one goes on and
+ * changes its comm; so does the first one after it woke up.
+ */
+static int order(void)
+{
+	int i;
+
+	put_comm(&gen, PID + 1, 1, "one");
+	put_comm(&gen, PID + 2, 2, "two");
+	put_sample(&gen, PID + 1, 10, 5);
+	for (i = 0; i < 10; i++) {
+		put_sample(&gen, PID + 2, 100 + 10 * i, 50 + i);
+		put_record(&gen, PID + 2, 101 + 10 * i, 50 + i, UIP + 0x1000 * i, 3, 0, 0);
+		if (i == 5)
+			put_comm(&gen, PID + 2, 102 + 10 * i, "two.new");
+		put_round(&gen);
+	}
+	put_record(&gen, PID + 1, 300, 5, UIP, 2, 0, 0);
+	put_comm(&gen, PID + 1, 301, "one.new");
+	put_round(&gen);
+
+	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 11);
+	TEST_ASSERT_VAL("sleeper", merged(0, 10, PID + 1, UIP, 2));
+	TEST_ASSERT_VAL("sleeper's comm", !strcmp(rt.seen[0].comm, "one"));
+	for (i = 0; i < 10; i++) {
+		TEST_ASSERT_VAL("one after the other",
+				merged(i + 1, 100 + 10 * i, PID + 2, UIP + 0x1000 * i, 3));
+		TEST_ASSERT_VAL("comm of the time",
+				!strcmp(rt.seen[i + 1].comm, i > 5 ? "two.new" : "two"));
+	}
+	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 0);
+	return 0;
+}
+
+static int test__order(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return read_all_inputs(order);
+}
+
+static int loss(void)
+{
+	put_sample(&gen, PID + 1, 10, 5);		/* no record */
+	put_sample(&gen, PID + 1, 20, 6);
+	put_record(&gen, PID + 1, 21, 6, UIP, 0, 0, 0);	/* empty */
+	put_sample(&gen, PID + 1, 30, 7);
+	put_record(&gen, PID + 2, 31, 7, UIP, 3, 0, 0);	/* another task's */
+	put_record(&gen, PID + 1, 32, 8, UIP, 3, 0, 0);	/* nobody's */
+	put_round(&gen);
+	put_sample(&gen, PID + 1, 40, 9);
+	put_record(&gen, PID + 1, 41, 9, UIP, 3, 0, 0);
+	put_round(&gen);
+	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 4);
+	TEST_ASSERT_VAL("no record", merged(0, 10, PID + 1, 0, 0));
+	TEST_ASSERT_VAL("empty record", merged(1, 20, PID + 1, 0, 0));
+	TEST_ASSERT_VAL("wrong task", merged(2, 30, PID + 1, 0, 0));
+	TEST_ASSERT_VAL("good one", merged(3, 40, PID + 1, UIP, 3));
+	TEST_ASSERT_EQUAL("deferred", (int)rt.stats.nr_deferred_samples, 4);
+	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 3);
+	TEST_ASSERT_EQUAL("unused", (int)rt.stats.nr_deferred_unused, 2);
+	return 0;
+}
+
+static int test__loss(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return read_all_inputs(loss);
+}
+
+static int malformed(void)
+{
+	const u64 no_cookie[] = { PERF_CONTEXT_KERNEL, KIP, KIP + 16, PERF_CONTEXT_USER_DEFERRED };
+	const u64 middle[] = { PERF_CONTEXT_KERNEL, KIP, KIP + 16, PERF_CONTEXT_USER_DEFERRED,
+			       99, UIP, UIP + 16 };
+	static const struct {
+		u64 says;
+		u16 size;
+	} records[] = {
+		{ 4, 0 }, { 1ULL << 61, 0 }, { ULLONG_MAX, 0 },
+		{ 3, 8 }, { 3, 16 }, { 3, 24 }, { 3, 24 + 3 * 8 + 16 },
+	};
+	size_t i, n = ARRAY_SIZE(records);
+
+	for (i = 0; i < n; i++) {
+		put_sample(&gen, PID + 1, 10 + 10 * i, 5 + i);
+		put_record(&gen, PID + 1, 11 + 10 * i, 5 + i, UIP, 3, records[i].says,
+			   records[i].size);
+	}
+	/* a context marker in the place of an address, a cookie that is none */
+	put_record(&gen, PID + 1, 200, 50, PERF_CONTEXT_KERNEL, 1, 0, 0);
+	put_record(&gen, PID + 1, 201, 0, UIP, 3, 0, 0);
+	put_sample(&gen, PID + 1, 210, 0);
+	put_chain(&gen, PID + 1, 211, no_cookie, ARRAY_SIZE(no_cookie));
+	put_chain(&gen, PID + 1, 212, middle, ARRAY_SIZE(middle));
+	put_sample(&gen, PID + 1, 220, 60);
+	put_record(&gen, PID + 1, 221, 60, UIP, 3, 0, 0);
+	put_round(&gen);
+
+	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, (int)n + 4);
+	for (i = 0; i < n; i++)
+		TEST_ASSERT_VAL("bad record", merged(i, 10 + 10 * i, PID + 1, 0, 0));
+	TEST_ASSERT_VAL("cookie 0", merged(n, 210, PID + 1, 0, 0));
+	TEST_ASSERT_VAL("no cookie", merged(n + 1, 211, PID + 1, 0, 0));
+	TEST_ASSERT_VAL("marker in the middle", merged(n + 2, 212, PID + 1, 0, 0));
+	TEST_ASSERT_VAL("good one", merged(n + 3, 220, PID + 1, UIP, 3));
+	TEST_ASSERT_EQUAL("bad records", (int)rt.stats.nr_deferred_bad_records, (int)n + 2);
+	TEST_ASSERT_EQUAL("bad samples", (int)rt.stats.nr_deferred_bad_samples, 3);
+	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, (int)n + 3);
+	return 0;
+}
+
+static int test__malformed(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return read_all_inputs(malformed);
+}
+
+/*
+ * Several events may bring the same record. When they differ, the one after the
+ * sample is its own: the kernel's counter came round.
+ */
+static int duplicates(void)
+{
+	const u64 hour = 3600000000000ULL;
+	int i;
+
+	put_sample(&gen, PID + 1, 10, 5);
+	for (i = 0; i < 3; i++)
+		put_record(&gen, PID + 1, 20 + i, 5, UIP, 3, 0, 0);
+	put_round(&gen);
+	put_sample(&gen, PID + 1, hour, 5);
+	put_record(&gen, PID + 1, hour + 10, 5, UIP + 0x1000, 3, 0, 0);
+	put_round(&gen);
+	for (i = 0; i < 100; i++)
+		put_record(&gen, PID + 1, hour + 20 + i, 5, UIP + 0x10000 * (i + 1), 3, 0, 0);
+	put_round(&gen);
+
+	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 2);
+	TEST_ASSERT_VAL("first", merged(0, 10, PID + 1, UIP, 3));
+	TEST_ASSERT_VAL("an hour later", merged(1, hour, PID + 1, UIP + 0x1000, 3));
+	TEST_ASSERT_VAL("counted", rt.stats.nr_deferred_duplicate >= 2);
+	return 0;
+}
+
+static int test__duplicates(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return read_all_inputs(duplicates);
+}
+
+/* Two kernel frames, so three or none of the five user frames */
+static int max_stack(void)
+{
+	u16 max = gen.max_stack;
+
+	put_sample(&gen, PID + 1, 10, 5);
+	put_record(&gen, PID + 1, 20, 5, UIP, 5, 0, 0);
+	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 1);
+	if (max > 2)
+		TEST_ASSERT_VAL("cut", merged(0, 10, PID + 1, UIP, max - 2));
+	else
+		TEST_ASSERT_EQUAL("no room", (int)rt.seen[0].nr, 3);
+	TEST_ASSERT_EQUAL("not missing", (int)rt.stats.nr_deferred_missing, 0);
+	return 0;
+}
+
+static int test__max_stack(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	static const u16 maxes[] = { 5, 3, 2, 1 };
+	size_t i;
+	int j, err;
+
+	for (i = 0; i < ARRAY_SIZE(maxes); i++) {
+		for (j = 0; j < 4; j++) {
+			memset(&gen, 0, sizeof(gen));
+			gen.pipe = j & 1;
+			gen.swap = j & 2;
+			gen.max_stack = maxes[i];
+			gen_start(&gen);
+			err = max_stack();
+			if (err)
+				return err;
+		}
+	}
+	return TEST_OK;
+}
+
+static struct test_case tests__callchain_defer[] = {
+	TEST_CASE("deferred callchain parsing", parse),
+	TEST_CASE("deferred callchain merging", merge),
+	TEST_CASE("deferred callchains as recorded", no_merge),
+	TEST_CASE("deferred callchain order", order),
+	TEST_CASE("deferred callchain loss", loss),
+	TEST_CASE("malformed deferred callchains", malformed),
+	TEST_CASE("duplicate deferred callchains", duplicates),
+	TEST_CASE("deferred callchain depth", max_stack),
+	{	.name = NULL, }
+};
+
+struct test_suite suite__callchain_defer = {
+	.desc = "deferred callchain reading",
+	.test_cases = tests__callchain_defer,
+};

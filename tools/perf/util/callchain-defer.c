@@ -1,0 +1,1513 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Deferred user callchains: bring the samples and their user stacks together.
+ *
+ * A sample that was written before its user stack could be walked has a
+ * callchain that ends in PERF_CONTEXT_USER_DEFERRED and a cookie. The stack
+ * comes in a PERF_RECORD_CALLCHAIN_DEFERRED with the same tid and cookie. That
+ * may be written microseconds later or, for a task that sleeps, at the end of
+ * the profile, and into the buffer of another CPU, so in the file it may even
+ * stand before the sample.
+ *
+ * Samples have to be delivered in time order among all samples and side-band
+ * events, because comm, maps and namespaces are those that hold at the moment
+ * of delivery. Putting a sample aside until its record is delivered would hand
+ * it out too late, after the exec or the exit. So it is the other way round: no
+ * sample is put aside, but its stack is known before the sample is delivered.
+ *
+ * Seekable files: a first pass over the file (callchain_defer__index()) notes
+ * where the record of each (tid, cookie) is. It hops from header to header and
+ * looks into nothing but those records; only compressed files are decompressed
+ * twice. It is done when an event of the file has one of the attribute's bits,
+ * else it costs nothing. The second pass is the ordinary one, with the ordinary
+ * order. When the ordered queue delivers a sample, its stack is looked up. The
+ * records themselves are not queued, unless somebody wants to see them.
+ *
+ *   The index is an open addressing table of a hash and a location, 12 bytes a
+ *   slot. tid and cookie are compared in the record that the location names:
+ *   through the reader's mapping when the record is inside it, which it always
+ *   is where one mapping takes the whole file (64-bit), else by pread(): small
+ *   mapping windows (32-bit) move on, and a file of the other endianness has
+ *   records in its private mapping of which one cannot tell whether they were
+ *   swapped already. From compressed data the records are copied.
+ *
+ * Pipes and live modes: nothing can be read ahead, so the ordered events queue
+ * has to be patient. A record that is read goes into the queue like all events
+ * and into a hash table; it leaves both when the queue delivers it, which is
+ * after all samples that can name it, because they are older. A sample whose
+ * turn it is but whose record was not read yet stops the flush
+ * (callchain_defer__must_wait()): the sample and everything behind it stay until
+ * the next flush. It stops the flush no longer than it must: not when the task
+ * was seen past that kernel entry (another cookie, a sample in user mode, its
+ * exit) at a time up to which everything was read, for then the record is lost,
+ * and not when the wait exceeds a time or the queue a size. When the latter
+ * happens one line says so.
+ *
+ * Whichever way, a lookup or an insertion does not depend on how many others
+ * wait.
+ *
+ * A merged sample has its kernel frames, PERF_CONTEXT_USER_DEFERRED and the user
+ * frames, cut where immediate unwinding had cut them: kernel and user frames
+ * together against the event's maximum. Where there is no stack the marker is
+ * the last word, and whoever resolves the callchain puts a frame there that
+ * says so (callchain_defer__append_missing()). The cookie is never left in the
+ * callchain of a sample that was meant to be merged.
+ *
+ * The input is not trusted. Records are held against their own length each time
+ * they are looked at. Memory is bounded by the number of records in the file,
+ * which is to say by its size.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <linux/bitops.h>
+#include <linux/err.h>
+#include <linux/kernel.h>
+#include <linux/perf_event.h>
+#include <linux/time64.h>
+#include <linux/zalloc.h>
+#include <internal/lib.h>
+#include <perf/event.h>
+#include "callchain.h"
+#include "callchain-defer.h"
+#include "compress.h"
+#include "data.h"
+#include "debug.h"
+#include "dso.h"
+#include "event.h"
+#include "events_stats.h"
+#include "evlist.h"
+#include "evsel.h"
+#include "hashmap.h"
+#include "header.h"
+#include "map.h"
+#include "maps.h"
+#include "memswap.h"
+#include "ordered-events.h"
+#include "sample.h"
+#include "session.h"
+#include "symbol.h"
+#include "thread.h"
+#include "util.h"
+
+/* header.size is 16 bit wide */
+#define MAX_EVENT_SIZE		((size_t)USHRT_MAX + 1)
+#define SCAN_SIZE		((size_t)32 << 20)
+#define ARENA_SHIFT		20
+#define ARENA_SIZE		((size_t)1 << ARENA_SHIFT)
+
+/*
+ * Records with one (tid, cookie) that differ: one is right, unless the kernel's
+ * counter came round. More than a few of them are nobody's stacks.
+ */
+#define MAX_SAME_KEY		4
+
+/* How far the clocks of two CPUs may disagree about what was first. */
+#define CLOCK_SKEW_NSEC		NSEC_PER_SEC
+
+/* What a pipe may hold back. */
+#define PIPE_WAIT_NSEC		(60ULL * NSEC_PER_SEC)
+#define PIPE_WAIT_BYTES		(512ULL << 20)
+
+/*
+ * Where a record is: 0 for an empty slot, else LOC_COPY and a place in the
+ * arena, or the number of the file and the offset in it.
+ */
+#define LOC_USED		BIT_ULL(63)
+#define LOC_COPY		BIT_ULL(62)
+#define LOC_FILE_SHIFT		46
+#define LOC_OFFSET_MASK		(BIT_ULL(LOC_FILE_SHIFT) - 1)
+#define LOC_MAX_FILES		65536
+
+struct defer_file {
+	int		fd;
+	u64		start;
+	u64		end;
+	const void	*map;
+	u64		map_offset;
+	u64		map_len;
+};
+
+/* A record that was looked at */
+struct defer_rec {
+	u32			tid;
+	u32			machine_pid;
+	u64			time;
+	u64			cookie;
+	struct ip_callchain	*callchain;
+};
+
+/* Queued record, by (tid, cookie) */
+struct defer_node {
+	u32			 tid;
+	u64			 cookie;
+	union perf_event	*event;
+	bool			 used;
+};
+
+/* When a task was first seen in the kernel entry it is in */
+struct defer_task {
+	u64	cookie;
+	u64	since;
+	u64	seen;
+};
+
+/* What the queue has to know of a sample, without parsing all of it */
+struct defer_peek {
+	u32	tid;
+	u64	time;
+	u64	cookie;
+	u8	cpumode;
+};
+
+struct callchain_defer {
+	struct evlist		*evlist;
+	struct events_stats	*stats;
+	bool			merge;
+	bool			indexed;
+	bool			needs_swap;
+	bool			bad_record_warned;
+	bool			bad_sample_warned;
+	bool			bound_warned;
+	u64			seed;
+	u64			longest;
+	/* index of a file */
+	u32			*hashes;
+	u64			*locs;
+	size_t			nr_slots;
+	size_t			nr_entries;
+	struct defer_file	*files;
+	int			nr_files;
+	char			**arena;
+	size_t			nr_arena;
+	size_t			arena_used;
+	/* queue of a pipe */
+	struct hashmap		*queued;
+	struct hashmap		*tasks;
+	u64			max_wait;
+	u64			max_bytes;
+	/* scratch */
+	struct defer_rec	rec;
+	struct ip_callchain	*chain;
+	u64			image[MAX_EVENT_SIZE / sizeof(u64)];
+};
+
+bool evlist__has_deferred_callchain(struct evlist *evlist)
+{
+	struct evsel *evsel;
+
+	evlist__for_each_entry(evlist, evsel) {
+		if (evsel->core.attr.defer_callchain || evsel->core.attr.defer_output)
+			return true;
+	}
+	return false;
+}
+
+/* Seeded, so that no file can be made whose keys all meet in one place. */
+static u64 defer_hash(u64 seed, u32 tid, u64 cookie)
+{
+	u64 h = (cookie ^ seed) * 0x9e3779b97f4a7c15ULL;
+
+	h ^= h >> 32;
+	h = (h + tid) * 0xff51afd7ed558ccdULL;
+	h ^= h >> 33;
+	h *= 0xc4ceb9fe1a85ec53ULL;
+	return h ^ (h >> 29);
+}
+
+static size_t defer_node__hash(long key, void *ctx)
+{
+	const struct defer_node *node = (const struct defer_node *)key;
+
+	return defer_hash(*(u64 *)ctx, node->tid, node->cookie);
+}
+
+static bool defer_node__equal(long key1, long key2, void *ctx __maybe_unused)
+{
+	const struct defer_node *a = (const struct defer_node *)key1;
+	const struct defer_node *b = (const struct defer_node *)key2;
+
+	return a->tid == b->tid && a->cookie == b->cookie;
+}
+
+static size_t defer_task__hash(long key, void *ctx)
+{
+	return defer_hash(*(u64 *)ctx, key, 0);
+}
+
+static bool defer_task__equal(long key1, long key2, void *ctx __maybe_unused)
+{
+	return key1 == key2;
+}
+
+struct callchain_defer *callchain_defer__new(struct evlist *evlist,
+					     struct events_stats *stats)
+{
+	struct callchain_defer *cd = zalloc(sizeof(*cd));
+	struct timespec ts;
+
+	if (!cd)
+		return NULL;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	cd->seed = (unsigned long)cd + getpid() + ts.tv_nsec * 0x9e3779b97f4a7c15ULL;
+	cd->evlist = evlist;
+	cd->stats = stats;
+	cd->merge = true;
+	cd->max_wait = PIPE_WAIT_NSEC;
+	cd->max_bytes = PIPE_WAIT_BYTES;
+	/* The longest chain of a sample and the longest one of a record */
+	cd->chain = malloc(2 * MAX_EVENT_SIZE);
+	cd->queued = hashmap__new(defer_node__hash, defer_node__equal, &cd->seed);
+	if (IS_ERR(cd->queued))
+		cd->queued = NULL;
+	cd->tasks = hashmap__new(defer_task__hash, defer_task__equal, &cd->seed);
+	if (IS_ERR(cd->tasks))
+		cd->tasks = NULL;
+
+	if (!cd->chain || !cd->queued || !cd->tasks) {
+		callchain_defer__delete(cd);
+		return NULL;
+	}
+	return cd;
+}
+
+static void defer_index__free(struct callchain_defer *cd)
+{
+	while (cd->nr_arena)
+		free(cd->arena[--cd->nr_arena]);
+	zfree(&cd->arena);
+	zfree(&cd->hashes);
+	zfree(&cd->locs);
+	zfree(&cd->files);
+	cd->arena_used = 0;
+	cd->nr_slots = 0;
+	cd->nr_entries = 0;
+	cd->nr_files = 0;
+	cd->indexed = false;
+}
+
+static void defer_queue__free(struct callchain_defer *cd)
+{
+	struct hashmap_entry *cur;
+	size_t bkt;
+
+	if (cd->queued) {
+		hashmap__for_each_entry(cd->queued, cur, bkt)
+			free(cur->pvalue);
+		hashmap__clear(cd->queued);
+	}
+	if (cd->tasks) {
+		hashmap__for_each_entry(cd->tasks, cur, bkt)
+			free(cur->pvalue);
+		hashmap__clear(cd->tasks);
+	}
+}
+
+void callchain_defer__delete(struct callchain_defer *cd)
+{
+	if (!cd)
+		return;
+
+	defer_index__free(cd);
+	defer_queue__free(cd);
+	hashmap__free(cd->queued);
+	hashmap__free(cd->tasks);
+	free(cd->chain);
+	free(cd);
+}
+
+void callchain_defer__set_merge(struct callchain_defer *cd, bool merge)
+{
+	cd->merge = merge;
+}
+
+void callchain_defer__set_bounds(struct callchain_defer *cd, u64 nsec, u64 bytes)
+{
+	cd->max_wait = nsec;
+	cd->max_bytes = bytes;
+}
+
+/* A word of two 32-bit values, the second one: swapping exchanged the halves. */
+static u32 defer_second_u32(const struct evsel *evsel, u64 word)
+{
+	return (host_is_bigendian() == evsel->needs_swap) ? word >> 32 : (u32)word;
+}
+
+/*
+ * Parse a record into cd->rec, without all that a sample may have. The record
+ * has to lie within its header.size, with its sample_id.
+ */
+static bool defer_rec__parse(struct callchain_defer *cd, union perf_event *event)
+{
+	struct perf_record_callchain_deferred *rec = &event->callchain_deferred;
+	const __u64 *array = event->sample.array;
+	size_t size = event->header.size, id_words = 0, pos;
+	struct perf_sample_id *sid;
+	struct evsel *evsel;
+	u64 type;
+
+	evsel = evlist__event2evsel(cd->evlist, event);
+	if (!evsel)
+		return false;
+
+	type = evsel->core.attr.sample_type;
+	if (evsel->core.attr.sample_id_all)
+		id_words = evsel__id_hdr_size(evsel) / sizeof(u64);
+	if (size < sizeof(*rec) + id_words * sizeof(u64) ||
+	    rec->nr > (size - sizeof(*rec)) / sizeof(u64) - id_words)
+		return false;
+
+	cd->rec = (struct defer_rec) {
+		.tid	   = -1,
+		.time	   = ULLONG_MAX,
+		.cookie	   = rec->cookie,
+		.callchain = (struct ip_callchain *)&rec->nr,
+	};
+	if (!id_words)
+		return true;
+
+	pos = (size - sizeof(event->header)) / sizeof(u64);
+	if (perf_guest && evsel->is_pos > 0) {
+		sid = evlist__id2sid(cd->evlist, array[pos - evsel->is_pos]);
+		if (sid)
+			cd->rec.machine_pid = sid->machine_pid;
+	}
+	pos -= id_words;
+	if (type & PERF_SAMPLE_TID)
+		cd->rec.tid = defer_second_u32(evsel, array[pos++]);
+	if (type & PERF_SAMPLE_TIME)
+		cd->rec.time = array[pos];
+	return true;
+}
+
+/* A record that may be used names a cookie and holds addresses, nothing else. */
+static bool defer_rec__good(const struct defer_rec *rec)
+{
+	u64 i;
+
+	for (i = 0; i < rec->callchain->nr; i++) {
+		if (rec->callchain->ips[i] >= PERF_CONTEXT_MAX)
+			return false;
+	}
+	return rec->cookie != 0;
+}
+
+/* Make what was read with pread() an event, in the order of bytes of this machine. */
+static union perf_event *defer_image(struct callchain_defer *cd, const void *raw, size_t size)
+{
+	union perf_event *event = (void *)cd->image;
+
+	if (raw != cd->image)
+		memcpy(cd->image, raw, size);
+	if (cd->needs_swap) {
+		perf_event_header__bswap(&event->header);
+		mem_bswap_64(&cd->image[1], round_down(size - sizeof(u64), sizeof(u64)));
+	}
+	return event;
+}
+
+/* The record at a location of the index, NULL when it is not there any more. */
+static union perf_event *defer_fetch(struct callchain_defer *cd, u64 loc)
+{
+	u64 offset = loc & LOC_OFFSET_MASK;
+	struct perf_event_header hdr;
+	struct defer_file *file;
+	const void *raw;
+
+	if (loc & LOC_COPY)
+		return (void *)cd->arena[offset >> ARENA_SHIFT] + (offset & (ARENA_SIZE - 1));
+
+	file = &cd->files[(loc & ~(LOC_USED | LOC_COPY)) >> LOC_FILE_SHIFT];
+
+	if (file->map && offset >= file->map_offset &&
+	    offset - file->map_offset + sizeof(hdr) <= file->map_len) {
+		u64 pos = offset - file->map_offset;
+
+		raw = file->map + pos;
+		memcpy(&hdr, raw, sizeof(hdr));
+		if (hdr.type != PERF_RECORD_CALLCHAIN_DEFERRED ||
+		    hdr.size > file->map_len - pos)
+			return NULL;
+		if (!((unsigned long)raw % sizeof(u64)))
+			return (void *)raw;
+		return defer_image(cd, raw, hdr.size);
+	}
+
+	if (pread(file->fd, cd->image, min_t(u64, MAX_EVENT_SIZE, file->end - offset),
+		  offset) < (ssize_t)sizeof(hdr))
+		return NULL;
+
+	memcpy(&hdr, cd->image, sizeof(hdr));
+	if (cd->needs_swap)
+		perf_event_header__bswap(&hdr);
+	if (hdr.type != PERF_RECORD_CALLCHAIN_DEFERRED || hdr.size < sizeof(hdr) ||
+	    hdr.size > file->end - offset)
+		return NULL;
+	return defer_image(cd, cd->image, hdr.size);
+}
+
+/* Grown at 7/8: a probe compares the hashes of one or two cache lines. */
+static int defer_index__grow(struct callchain_defer *cd)
+{
+	size_t i, j, nr_slots = cd->nr_slots ? cd->nr_slots * 2 : 1024;
+	u32 *hashes;
+	u64 *locs;
+
+	if (cd->nr_entries < cd->nr_slots / 8 * 7)
+		return 0;
+
+	hashes = malloc(nr_slots * sizeof(*hashes));
+	locs = calloc(nr_slots, sizeof(*locs));
+	if (!hashes || !locs) {
+		free(hashes);
+		free(locs);
+		return -ENOMEM;
+	}
+
+	for (i = 0; i < cd->nr_slots; i++) {
+		if (!cd->locs[i])
+			continue;
+		for (j = cd->hashes[i] & (nr_slots - 1); locs[j]; j = (j + 1) & (nr_slots - 1))
+			;
+		hashes[j] = cd->hashes[i];
+		locs[j] = cd->locs[i];
+	}
+
+	free(cd->hashes);
+	free(cd->locs);
+	cd->hashes = hashes;
+	cd->locs = locs;
+	cd->nr_slots = nr_slots;
+	return 0;
+}
+
+/*
+ * Note that the record in @event, just parsed into cd->rec, is at @loc. Events of
+ * which several have defer_output get the same record several times. Of records
+ * that differ under the same key some are kept, the sample's time decides.
+ */
+static int defer_index__add(struct callchain_defer *cd, union perf_event *event, u64 loc)
+{
+	u64 cookie = cd->rec.cookie;
+	struct ip_callchain *ips = cd->rec.callchain;
+	u32 hash, tid = cd->rec.tid, machine_pid = cd->rec.machine_pid;
+	int same = 0;
+	size_t i;
+	int err;
+
+	err = defer_index__grow(cd);
+	if (err)
+		return err;
+
+	hash = defer_hash(cd->seed, tid, cookie);
+	for (i = hash & (cd->nr_slots - 1); cd->locs[i]; i = (i + 1) & (cd->nr_slots - 1)) {
+		union perf_event *old;
+
+		if (cd->hashes[i] != hash)
+			continue;
+		old = defer_fetch(cd, cd->locs[i]);
+		if (!old || !defer_rec__parse(cd, old) || cd->rec.tid != tid ||
+		    cd->rec.cookie != cookie || cd->rec.machine_pid != machine_pid)
+			continue;
+		same++;
+		if (same == MAX_SAME_KEY ||
+		    (cd->rec.callchain->nr == ips->nr &&
+		     !memcmp(cd->rec.callchain->ips, ips->ips, ips->nr * sizeof(u64)))) {
+			cd->stats->nr_deferred_duplicate++;
+			return 0;
+		}
+	}
+	if (same)
+		cd->stats->nr_deferred_duplicate++;
+
+	if (loc == LOC_COPY) {
+		size_t size = PERF_ALIGN(event->header.size, sizeof(u64));
+
+		if (!cd->nr_arena || cd->arena_used + size > ARENA_SIZE) {
+			char **arena = realloc(cd->arena, (cd->nr_arena + 1) * sizeof(*arena));
+
+			if (!arena)
+				return -ENOMEM;
+			cd->arena = arena;
+			arena[cd->nr_arena] = malloc(ARENA_SIZE);
+			if (!arena[cd->nr_arena])
+				return -ENOMEM;
+			cd->nr_arena++;
+			cd->arena_used = 0;
+		}
+		loc |= ((cd->nr_arena - 1) << ARENA_SHIFT) + cd->arena_used;
+		memcpy(cd->arena[cd->nr_arena - 1] + cd->arena_used, event, event->header.size);
+		cd->arena_used += size;
+	}
+
+	cd->hashes[i] = hash;
+	cd->locs[i] = loc;
+	cd->nr_entries++;
+	return 0;
+}
+
+/* A record was met in the first pass. What is wrong with it is told in the second. */
+static int defer_index__record(struct callchain_defer *cd, const void *raw,
+			       size_t size, u64 loc)
+{
+	union perf_event *event = (void *)raw;
+	u64 *copy = NULL;
+	int err = 0;
+
+	/* cd->image is for the records that are compared with this one */
+	if (cd->needs_swap || (unsigned long)raw % sizeof(u64)) {
+		event = defer_image(cd, raw, size);
+		copy = malloc(size);
+		if (!copy)
+			return -ENOMEM;
+		memcpy(copy, event, size);
+		event = (void *)copy;
+	}
+
+	if (defer_rec__parse(cd, event) && defer_rec__good(&cd->rec)) {
+		if (cd->rec.callchain->nr > cd->longest)
+			cd->longest = cd->rec.callchain->nr;
+		err = defer_index__add(cd, event, loc);
+	}
+	free(copy);
+	return err;
+}
+
+/* One input of the first pass: a file, or what comes out of its compressed records */
+struct defer_scan {
+	struct defer_file	*file;
+	void			*map;
+	u64			map_pos;
+	size_t			map_len;
+	struct zstd_data	zstd;
+	bool			zstd_ready;
+	size_t			comp_len;
+	char			*decomp;
+	size_t			decomp_len;
+};
+
+/* @len bytes of the file at @pos, through a window that moves on with them */
+static const void *defer_scan__bytes(struct defer_scan *scan, u64 pos, size_t len)
+{
+	if (len > scan->file->end - pos)
+		return NULL;
+
+	if (!scan->map || pos < scan->map_pos || pos + len > scan->map_pos + scan->map_len) {
+		if (scan->map)
+			munmap(scan->map, scan->map_len);
+		scan->map_pos = round_down(pos, (u64)page_size);
+		scan->map_len = min_t(u64, SCAN_SIZE, scan->file->end - scan->map_pos);
+		/* Most pages have a header in them: get them all at once */
+		scan->map = mmap(NULL, scan->map_len, PROT_READ, MAP_SHARED | MAP_POPULATE,
+				 scan->file->fd, scan->map_pos);
+		if (scan->map == MAP_FAILED) {
+			scan->map = NULL;
+			return NULL;
+		}
+	}
+	return scan->map + (pos - scan->map_pos);
+}
+
+/* What follows an event without being part of it */
+static u64 defer_scan__skip(struct callchain_defer *cd, const struct perf_event_header *hdr,
+			    const void *raw)
+{
+	if (hdr->type == PERF_RECORD_AUXTRACE && hdr->size >= sizeof(*hdr) + sizeof(u64)) {
+		u64 size;
+
+		memcpy(&size, raw + sizeof(*hdr), sizeof(size));
+		return cd->needs_swap ? bswap_64(size) : size;
+	}
+	if (hdr->type == PERF_RECORD_HEADER_TRACING_DATA &&
+	    hdr->size >= sizeof(*hdr) + sizeof(u32)) {
+		u32 size;
+
+		memcpy(&size, raw + sizeof(*hdr), sizeof(size));
+		return PERF_ALIGN((u64)(cd->needs_swap ? bswap_32(size) : size), sizeof(u64));
+	}
+	return 0;
+}
+
+/* The same steps as in perf_session__process_compressed_event(), so that the same comes out. */
+static int defer_scan__compressed(struct callchain_defer *cd, struct defer_scan *scan,
+				  const void *raw, size_t size)
+{
+	const size_t fixed = sizeof(struct perf_record_compressed);
+	size_t head = 0, len = scan->decomp_len + scan->comp_len, got;
+	char *decomp;
+	int err = 0;
+
+	if (size < fixed || !scan->comp_len)
+		return 0;
+
+	if (!scan->zstd_ready) {
+		if (zstd_init(&scan->zstd, 0))
+			return -ENOMEM;
+		scan->zstd_ready = true;
+	}
+
+	decomp = realloc(scan->decomp, len);
+	if (!decomp)
+		return -ENOMEM;
+	scan->decomp = decomp;
+	got = zstd_decompress_stream(&scan->zstd, (void *)raw + fixed, size - fixed,
+				     decomp + scan->decomp_len, scan->comp_len);
+	if (got > scan->comp_len)
+		return -EINVAL;
+	len = scan->decomp_len + got;
+
+	while (len - head >= sizeof(struct perf_event_header)) {
+		struct perf_event_header hdr;
+		u64 skip;
+
+		memcpy(&hdr, decomp + head, sizeof(hdr));
+		if (cd->needs_swap)
+			perf_event_header__bswap(&hdr);
+		if (hdr.size > len - head)
+			break;
+		if (hdr.size < sizeof(hdr))
+			return -EINVAL;
+		if (hdr.type == PERF_RECORD_CALLCHAIN_DEFERRED) {
+			err = defer_index__record(cd, decomp + head, hdr.size, LOC_COPY);
+			if (err)
+				return err;
+		}
+		skip = defer_scan__skip(cd, &hdr, decomp + head);
+		head += hdr.size;
+		if (skip > len - head)
+			return -EINVAL;
+		head += skip;
+	}
+
+	memmove(decomp, decomp + head, len - head);
+	scan->decomp_len = len - head;
+	return 0;
+}
+
+/*
+ * Errors in the input end the scan without a word: the second pass comes to the
+ * same place and tells.
+ */
+static int defer_index__scan(struct callchain_defer *cd, int nr, size_t comp_len)
+{
+	struct defer_scan scan = {
+		.file	  = &cd->files[nr],
+		.comp_len = comp_len,
+	};
+	u64 pos = scan.file->start;
+	int err = 0;
+
+	while (pos < scan.file->end && !session_done()) {
+		struct perf_event_header hdr;
+		const void *raw;
+		u64 skip = 0;
+
+		raw = defer_scan__bytes(&scan, pos, sizeof(hdr));
+		if (!raw)
+			break;
+		memcpy(&hdr, raw, sizeof(hdr));
+		if (cd->needs_swap)
+			perf_event_header__bswap(&hdr);
+		if (hdr.size < sizeof(hdr))
+			break;
+
+		switch (hdr.type) {
+		case PERF_RECORD_CALLCHAIN_DEFERRED:
+			raw = defer_scan__bytes(&scan, pos, hdr.size);
+			if (raw)
+				err = defer_index__record(cd, raw, hdr.size,
+							  ((u64)nr << LOC_FILE_SHIFT) | pos);
+			break;
+		case PERF_RECORD_COMPRESSED:
+			raw = defer_scan__bytes(&scan, pos, hdr.size);
+			if (raw)
+				err = defer_scan__compressed(cd, &scan, raw, hdr.size);
+			break;
+		case PERF_RECORD_AUXTRACE:
+		case PERF_RECORD_HEADER_TRACING_DATA:
+			raw = defer_scan__bytes(&scan, pos, hdr.size);
+			if (raw)
+				skip = defer_scan__skip(cd, &hdr, raw);
+			break;
+		default:
+			break;
+		}
+
+		pos += hdr.size;
+		if (err || !raw || skip > scan.file->end - min(pos, scan.file->end))
+			break;
+		pos += skip;
+	}
+
+	if (scan.map)
+		munmap(scan.map, scan.map_len);
+	if (scan.zstd_ready)
+		zstd_fini(&scan.zstd);
+	free(scan.decomp);
+	return err == -ENOMEM ? err : 0;
+}
+
+static void defer_index__add_file(struct callchain_defer *cd, int fd, u64 start, u64 size)
+{
+	u64 end = start + size;
+	struct stat st;
+
+	/* What the header says need not be there */
+	if (fstat(fd, &st))
+		st.st_size = 0;
+	if (end < start || end > LOC_OFFSET_MASK)
+		end = LOC_OFFSET_MASK;
+	end = max(start, min(end, (u64)st.st_size));
+	cd->files[cd->nr_files++] = (struct defer_file) {
+		.fd	= fd,
+		.start	= start,
+		.end	= end,
+	};
+}
+
+/**
+ * callchain_defer__index - know the stacks of a seekable input
+ * @cd: where to keep them
+ * @session: session with the file or the directory
+ *
+ * Return: 0, also for an input with errors in it, or -ENOMEM.
+ */
+int callchain_defer__index(struct callchain_defer *cd, struct perf_session *session)
+{
+	struct perf_data *data = session->data;
+	int i, nr = 1, err = 0;
+
+	defer_index__free(cd);
+	if (!cd->merge)
+		return 0;
+
+	if (perf_data__is_dir(data))
+		nr += data->dir.nr;
+	if (nr > LOC_MAX_FILES)
+		return -E2BIG;
+
+	cd->needs_swap = session->header.needs_swap;
+	cd->files = calloc(nr, sizeof(*cd->files));
+	if (!cd->files)
+		return -ENOMEM;
+
+	defer_index__add_file(cd, perf_data__fd(data), session->header.data_offset,
+			      session->header.data_size);
+	for (i = 0; i < nr - 1; i++) {
+		if (data->dir.files[i].size)
+			defer_index__add_file(cd, data->dir.files[i].fd, 0,
+					      data->dir.files[i].size);
+	}
+
+	for (i = 0; i < cd->nr_files && !err; i++)
+		err = defer_index__scan(cd, i, session->header.env.comp_mmap_len);
+
+	cd->indexed = true;
+	return err;
+}
+
+/**
+ * callchain_defer__set_window - tell what a reader has mapped
+ * @cd: the stacks of the input
+ * @win: what is mapped; it takes the place of what was mapped of that file
+ */
+void callchain_defer__set_window(struct callchain_defer *cd,
+				 const struct callchain_defer_window *win)
+{
+	int i;
+
+	if (!cd || !cd->indexed || cd->needs_swap)
+		return;
+
+	for (i = 0; i < cd->nr_files; i++) {
+		struct defer_file *file = &cd->files[i];
+
+		if (file->fd != win->fd)
+			continue;
+		file->map = win->addr;
+		file->map_offset = win->offset;
+		file->map_len = 0;
+		if (win->offset < file->end)
+			file->map_len = min(win->len, file->end - win->offset);
+	}
+}
+
+/**
+ * callchain_defer__finish - the input was delivered
+ * @cd: its stacks; forgotten, except for the statistics
+ */
+void callchain_defer__finish(struct callchain_defer *cd)
+{
+	size_t i;
+
+	if (!cd)
+		return;
+
+	for (i = 0; i < cd->nr_slots; i++) {
+		if (cd->locs[i] && !(cd->locs[i] & LOC_USED))
+			cd->stats->nr_deferred_unused++;
+	}
+	defer_index__free(cd);
+	defer_queue__free(cd);
+}
+
+/**
+ * callchain_defer__read - a PERF_RECORD_CALLCHAIN_DEFERRED was read
+ * @cd: the stacks of the input
+ * @event: the record
+ * @file_offset: where it was, for messages
+ * @file_path: in which file
+ * @wanted: somebody wants to see the record
+ *
+ * Return: true when that was all that is to be done with it.
+ */
+int callchain_defer__read(struct callchain_defer *cd, union perf_event *event,
+			  u64 file_offset, const char *file_path, bool wanted)
+{
+	if (!defer_rec__parse(cd, event) || !defer_rec__good(&cd->rec)) {
+		if (!cd->bad_record_warned) {
+			cd->bad_record_warned = true;
+			pr_warning("%#llx@%s [%#x]: malformed deferred callchain record, skipped (others like it without a message)\n",
+				   (unsigned long long)file_offset, file_path ?: "-",
+				   event->header.size);
+		}
+		cd->stats->nr_deferred_bad_records++;
+		return true;
+	}
+
+	if (cd->rec.callchain->nr > cd->longest)
+		cd->longest = cd->rec.callchain->nr;
+
+	return cd->merge && cd->indexed && !wanted;
+}
+
+/**
+ * callchain_defer__queue_time - the place of an event in the ordered queue
+ * @cd: the stacks of the input
+ * @event: the event
+ * @time: its time
+ *
+ * A record has its place after all samples that can name it, also those with
+ * the same time that come from another CPU's buffer.
+ *
+ * Return: the time to queue it at.
+ */
+u64 callchain_defer__queue_time(struct callchain_defer *cd, union perf_event *event, u64 time)
+{
+	if (event->header.type == PERF_RECORD_CALLCHAIN_DEFERRED && cd->merge &&
+	    !cd->indexed && time < ULLONG_MAX - 1)
+		time++;
+	return time;
+}
+
+static bool defer_peek(struct callchain_defer *cd, union perf_event *event,
+		       struct defer_peek *pk)
+{
+	struct evsel *evsel = evlist__event2evsel(cd->evlist, event);
+	const __u64 *array = event->sample.array;
+	u64 type, nr, i = 0, left;
+
+	if (!evsel)
+		return false;
+
+	type = evsel->core.attr.sample_type;
+	left = (event->header.size - sizeof(event->header)) / sizeof(u64);
+	if (left < evsel->sample_size / sizeof(u64) || !(type & PERF_SAMPLE_TID) ||
+	    !(type & PERF_SAMPLE_TIME))
+		return false;
+
+	if (type & PERF_SAMPLE_IDENTIFIER)
+		i++;
+	if (type & PERF_SAMPLE_IP)
+		i++;
+	pk->tid = defer_second_u32(evsel, array[i]);
+	pk->time = array[i + 1];
+	pk->cookie = 0;
+	pk->cpumode = event->header.misc & PERF_RECORD_MISC_CPUMODE_MASK;
+
+	if (!(type & PERF_SAMPLE_CALLCHAIN))
+		return true;
+
+	i = evsel->sample_size / sizeof(u64);
+	if (type & PERF_SAMPLE_READ) {
+		u64 format = evsel->core.attr.read_format;
+
+		if (i >= left)
+			return false;
+		nr = 1;
+		if (format & PERF_FORMAT_GROUP) {
+			nr = array[i];
+			if (nr > left)
+				return false;
+			nr *= sample_read_value_size(format) / sizeof(u64);
+		} else {
+			nr += format & PERF_FORMAT_LOST ? 1 : 0;
+		}
+		i += 1 + nr;
+		i += format & PERF_FORMAT_TOTAL_TIME_ENABLED ? 1 : 0;
+		i += format & PERF_FORMAT_TOTAL_TIME_RUNNING ? 1 : 0;
+	}
+	if (i >= left)
+		return false;
+
+	nr = array[i];
+	if (nr > left - i - 1)
+		return false;
+	if (nr >= 2 && array[i + nr - 1] == PERF_CONTEXT_USER_DEFERRED)
+		pk->cookie = array[i + nr];
+	return true;
+}
+
+/* The task is past every kernel entry with another cookie than this, 0 is user mode. */
+static int defer_task__seen(struct callchain_defer *cd, u32 tid, u64 cookie, u64 time)
+{
+	struct defer_task *task = NULL;
+
+	if (!hashmap__find(cd->tasks, tid, &task)) {
+		task = zalloc(sizeof(*task));
+		if (!task || hashmap__add(cd->tasks, tid, task)) {
+			free(task);
+			return -ENOMEM;
+		}
+	} else if (time < task->seen) {
+		return 0;
+	}
+
+	if (!task->seen || task->cookie != cookie) {
+		task->cookie = cookie;
+		task->since = time;
+	}
+	task->seen = time;
+	return 0;
+}
+
+static int defer_queue__record(struct callchain_defer *cd, union perf_event *event)
+{
+	struct hashmap_entry *cur;
+	struct defer_node *node, key;
+	int same = 0;
+
+	if (!defer_rec__parse(cd, event))
+		return 0;
+
+	key.tid = cd->rec.tid;
+	key.cookie = cd->rec.cookie;
+	hashmap__for_each_key_entry(cd->queued, cur, (long)&key) {
+		struct defer_node *old = cur->pvalue;
+		u64 nr = event->callchain_deferred.nr;
+
+		same++;
+		if (same == MAX_SAME_KEY ||
+		    (old->event->callchain_deferred.nr == nr &&
+		     !memcmp(old->event->callchain_deferred.ips,
+			     event->callchain_deferred.ips, nr * sizeof(u64)))) {
+			cd->stats->nr_deferred_duplicate++;
+			return 0;
+		}
+	}
+	if (same)
+		cd->stats->nr_deferred_duplicate++;
+
+	node = malloc(sizeof(*node));
+	if (!node)
+		return -ENOMEM;
+	*node = key;
+	node->event = event;
+	node->used = false;
+	if (hashmap__append(cd->queued, node, node)) {
+		free(node);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/**
+ * callchain_defer__queued - an event was put into the ordered queue
+ * @cd: the stacks of the input
+ * @oe: the queue, the event is its last one
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int callchain_defer__queued(struct callchain_defer *cd, struct ordered_events *oe)
+{
+	union perf_event *event = oe->last->event;
+	struct defer_peek pk;
+
+	if (!cd->merge || cd->indexed)
+		return 0;
+
+	switch (event->header.type) {
+	case PERF_RECORD_CALLCHAIN_DEFERRED:
+		return defer_queue__record(cd, event);
+	case PERF_RECORD_EXIT:
+		if (event->header.size >= sizeof(event->fork))
+			return defer_task__seen(cd, event->fork.tid, 0, oe->last->timestamp);
+		return 0;
+	case PERF_RECORD_SAMPLE:
+		if (!defer_peek(cd, event, &pk))
+			return 0;
+		/* An immediate callchain does not tell in which kernel entry it was */
+		if (!pk.cookie && pk.cpumode != PERF_RECORD_MISC_USER)
+			return 0;
+		return defer_task__seen(cd, pk.tid, pk.cookie, pk.time);
+	default:
+		return 0;
+	}
+}
+
+/**
+ * callchain_defer__must_wait - may an event not be delivered yet
+ * @cd: the stacks of the input
+ * @oe: the queue that is being flushed
+ * @event: the event whose turn it is
+ *
+ * Return: true when the event waits for a record that can still come.
+ */
+bool callchain_defer__must_wait(struct callchain_defer *cd, struct ordered_events *oe,
+				union perf_event *event)
+{
+	struct defer_task *task = NULL;
+	struct defer_peek pk;
+	struct defer_node key, *node;
+
+	if (!cd || !cd->merge || cd->indexed || !oe->may_hold ||
+	    event->header.type != PERF_RECORD_SAMPLE ||
+	    !defer_peek(cd, event, &pk) || !pk.cookie)
+		return false;
+
+	key.tid = pk.tid;
+	key.cookie = pk.cookie;
+	if (hashmap__find(cd->queued, (long)&key, &node))
+		return false;
+
+	/* All events up to next_flush were read, the record is not among them. */
+	if (hashmap__find(cd->tasks, pk.tid, &task) && task->cookie != pk.cookie &&
+	    task->since > pk.time && task->since <= oe->next_flush)
+		return false;
+
+	if (oe->max_timestamp - pk.time <= cd->max_wait && oe->cur_alloc_size <= cd->max_bytes)
+		return true;
+
+	if (!cd->bound_warned) {
+		cd->bound_warned = true;
+		pr_warning("Held samples back for %llu s or %llu MiB, their user callchains did not come: delivering without\n",
+			   (unsigned long long)cd->max_wait / NSEC_PER_SEC,
+			   (unsigned long long)cd->max_bytes >> 20);
+	}
+	return false;
+}
+
+/*
+ * Of the records with the right key the one that was written next after the
+ * sample. One that is older than the sample is another kernel entry's, except
+ * for what two clocks may disagree.
+ */
+static bool defer_better(struct callchain_defer *cd, const struct perf_sample *sample,
+			 u64 *best)
+{
+	u64 dist;
+
+	if (cd->rec.machine_pid != sample->machine_pid)
+		return false;
+	/* Without times the first one is as good as any */
+	if (sample->time == ULLONG_MAX || cd->rec.time == ULLONG_MAX)
+		dist = ULLONG_MAX - 1;
+	else if (cd->rec.time >= sample->time)
+		dist = cd->rec.time - sample->time;
+	else if (sample->time - cd->rec.time <= CLOCK_SKEW_NSEC)
+		dist = ULLONG_MAX / 2 + (sample->time - cd->rec.time);
+	else
+		return false;
+
+	if (dist >= *best)
+		return false;
+	*best = dist;
+	return true;
+}
+
+static union perf_event *defer_index__find(struct callchain_defer *cd,
+					   const struct perf_sample *sample)
+{
+	u64 loc = 0, parsed = 0, best = ULLONG_MAX;
+	union perf_event *event = NULL;
+	u32 hash;
+	size_t i;
+
+	if (!cd->nr_slots)
+		return NULL;
+
+	hash = defer_hash(cd->seed, sample->tid, sample->deferred_cookie);
+	for (i = hash & (cd->nr_slots - 1); cd->locs[i]; i = (i + 1) & (cd->nr_slots - 1)) {
+		if (cd->hashes[i] != hash)
+			continue;
+		parsed = cd->locs[i] | LOC_USED;
+		event = defer_fetch(cd, parsed);
+		if (!event || !defer_rec__parse(cd, event) ||
+		    cd->rec.tid != sample->tid ||
+		    cd->rec.cookie != sample->deferred_cookie)
+			continue;
+		cd->locs[i] = parsed;
+		if (defer_better(cd, sample, &best))
+			loc = parsed;
+	}
+	if (!loc)
+		return NULL;
+	/* cd->rec is the one that was parsed last */
+	if (loc != parsed) {
+		event = defer_fetch(cd, loc);
+		if (!event || !defer_rec__parse(cd, event))
+			return NULL;
+	}
+	return event;
+}
+
+static union perf_event *defer_queue__find(struct callchain_defer *cd,
+					   const struct perf_sample *sample)
+{
+	struct defer_node key = {
+		.tid	= sample->tid,
+		.cookie	= sample->deferred_cookie,
+	};
+	union perf_event *found = NULL;
+	struct hashmap_entry *cur;
+	u64 best = ULLONG_MAX;
+
+	hashmap__for_each_key_entry(cd->queued, cur, (long)&key) {
+		struct defer_node *node = cur->pvalue;
+
+		if (!defer_rec__parse(cd, node->event))
+			continue;
+		node->used = true;
+		if (defer_better(cd, sample, &best))
+			found = node->event;
+	}
+	if (found && !defer_rec__parse(cd, found))
+		return NULL;
+	return found;
+}
+
+/* A record leaves the queue, its memory may go. */
+static void defer_queue__remove(struct callchain_defer *cd, union perf_event *event)
+{
+	struct defer_node key, *node, *gone = NULL;
+	struct hashmap_entry *cur;
+
+	if (!defer_rec__parse(cd, event))
+		return;
+
+	key.tid = cd->rec.tid;
+	key.cookie = cd->rec.cookie;
+	hashmap__for_each_key_entry(cd->queued, cur, (long)&key) {
+		node = cur->pvalue;
+		if (node->event == event)
+			gone = node;
+	}
+	if (!gone)
+		return;
+	if (!gone->used)
+		cd->stats->nr_deferred_unused++;
+	/* This may take out another one of the same key: then it moves */
+	if (hashmap__delete(cd->queued, (long)&key, NULL, &node)) {
+		if (node != gone)
+			*gone = *node;
+		free(node);
+	}
+}
+
+/*
+ * How many frames would an immediate callchain have had: the event's maximum,
+ * or what the sysctl was. That is not in the file, but no record is longer, and
+ * it is 127 if nobody changed it.
+ */
+static u64 defer_max_stack(struct callchain_defer *cd, const struct evsel *evsel)
+{
+	if (evsel->core.attr.sample_max_stack)
+		return evsel->core.attr.sample_max_stack;
+	return max_t(u64, PERF_MAX_STACK_DEPTH, cd->longest);
+}
+
+/* The sample's callchain up to the marker, then the frames that there is room for. */
+static void defer_merge(struct callchain_defer *cd, const struct evsel *evsel,
+			struct perf_sample *sample, u64 marker,
+			const struct ip_callchain *user)
+{
+	const struct ip_callchain *recorded = sample->callchain;
+	struct ip_callchain *chain = cd->chain;
+	u64 i, frames = 0, room = 0, max_stack = defer_max_stack(cd, evsel);
+
+	for (i = 0; i < marker; i++) {
+		if (recorded->ips[i] < PERF_CONTEXT_MAX)
+			frames++;
+	}
+	memcpy(chain->ips, recorded->ips, (marker + 1) * sizeof(u64));
+	chain->nr = marker + 1;
+
+	if (user) {
+		if (frames < max_stack)
+			room = min(max_stack - frames, user->nr);
+		memcpy(&chain->ips[chain->nr], user->ips, room * sizeof(u64));
+		chain->nr += room;
+		/* A marker at the end says that the frames are missing, these were cut */
+		if (!room)
+			chain->nr--;
+	}
+
+	sample->recorded_callchain = sample->callchain;
+	sample->callchain = chain;
+	sample->deferred_callchain = false;
+}
+
+/**
+ * callchain_defer__deliver - give a sample its user callchain
+ * @cd: the stacks of the input
+ * @event: the event that is delivered
+ * @sample: the event, parsed; its callchain becomes the merged one
+ * @file_offset: where it was, for messages
+ * @file_path: in which file
+ *
+ * To be called for records too, before those that see them: it is then that they
+ * can be forgotten.
+ *
+ * Return: 0, or a negative error.
+ */
+int callchain_defer__deliver(struct callchain_defer *cd, union perf_event *event,
+			     struct perf_sample *sample, u64 file_offset,
+			     const char *file_path)
+{
+	struct ip_callchain *chain = sample->callchain;
+	struct evsel *evsel;
+	union perf_event *rec = NULL;
+	u64 marker;
+
+	if (!cd->merge)
+		return 0;
+
+	if (event->header.type == PERF_RECORD_CALLCHAIN_DEFERRED) {
+		if (!cd->indexed)
+			defer_queue__remove(cd, event);
+		return 0;
+	}
+
+	if (event->header.type != PERF_RECORD_SAMPLE || !chain)
+		return 0;
+
+	for (marker = 0; marker < chain->nr; marker++) {
+		if (chain->ips[marker] == PERF_CONTEXT_USER_DEFERRED)
+			break;
+	}
+	if (marker == chain->nr)
+		return 0;
+
+	evsel = evlist__event2evsel(cd->evlist, event);
+	if (!evsel)
+		return 0;
+
+	cd->stats->nr_deferred_samples++;
+
+	if (marker + 2 != chain->nr || !sample->deferred_cookie) {
+		if (!cd->bad_sample_warned) {
+			cd->bad_sample_warned = true;
+			pr_warning("%#llx@%s [%#x]: malformed deferred callchain in a sample, user part dropped (others like it without a message)\n",
+				   (unsigned long long)file_offset, file_path ?: "-",
+				   event->header.size);
+		}
+		cd->stats->nr_deferred_bad_samples++;
+	} else if (cd->indexed) {
+		rec = defer_index__find(cd, sample);
+	} else {
+		rec = defer_queue__find(cd, sample);
+	}
+
+	if (rec && !cd->rec.callchain->nr)
+		rec = NULL;
+	if (!rec)
+		cd->stats->nr_deferred_missing++;
+
+	defer_merge(cd, evsel, sample, marker, rec ? cd->rec.callchain : NULL);
+	return 0;
+}
+
+/**
+ * callchain_defer__splice - make an event with an ordinary callchain of a sample
+ * @to: room for an event of the maximum size
+ * @event: the event as it was recorded
+ * @sample: parsed from it, and merged
+ * @chain_offset: where the recorded callchain is in @event
+ *
+ * All that is before and behind the callchain stays as it is. Frames for which
+ * there is no room in an event are cut.
+ *
+ * Return: the size of the event.
+ */
+size_t callchain_defer__splice(union perf_event *to, const union perf_event *event,
+			       const struct perf_sample *sample, size_t chain_offset)
+{
+	const struct ip_callchain *chain = sample->callchain;
+	size_t tail = chain_offset + (sample->recorded_callchain->nr + 1) * sizeof(u64);
+	size_t tail_size = event->header.size - tail;
+	size_t i, room, nr = chain->nr;
+	u64 *words = (void *)to + chain_offset;
+
+	if (nr && chain->ips[nr - 1] == PERF_CONTEXT_USER_DEFERRED)
+		nr--;
+	room = (USHRT_MAX - chain_offset - tail_size) / sizeof(u64) - 1;
+	nr = min(nr, room);
+
+	memcpy(to, event, chain_offset);
+	words[0] = nr;
+	for (i = 0; i < nr; i++) {
+		words[i + 1] = chain->ips[i] == PERF_CONTEXT_USER_DEFERRED ?
+			       PERF_CONTEXT_USER : chain->ips[i];
+	}
+	memcpy(&words[nr + 1], (void *)event + tail, tail_size);
+	to->header.size = chain_offset + (nr + 1) * sizeof(u64) + tail_size;
+	return to->header.size;
+}
+
+/**
+ * callchain_defer__fprintf_stats - what became of the deferred user callchains
+ * @stats: the counts
+ * @fp: where to print them; nothing is printed when there was none
+ *
+ * Return: the number of bytes.
+ */
+size_t callchain_defer__fprintf_stats(const struct events_stats *stats, FILE *fp)
+{
+	const struct {
+		const char	*name;
+		u64		nr;
+		bool		always;
+	} lines[] = {
+		{ "user callchains deferred",	   stats->nr_deferred_samples,	   true },
+		{ "user callchains not available", stats->nr_deferred_missing,	   true },
+		{ "callchain records not claimed", stats->nr_deferred_unused,	   false },
+		{ "callchain records duplicated",  stats->nr_deferred_duplicate,   false },
+		{ "callchain records malformed",   stats->nr_deferred_bad_records, false },
+		{ "deferred samples malformed",	   stats->nr_deferred_bad_samples, false },
+	};
+	size_t i, ret = 0;
+
+	if (!stats->nr_deferred_samples && !stats->nr_deferred_unused &&
+	    !stats->nr_deferred_bad_records)
+		return 0;
+
+	for (i = 0; i < ARRAY_SIZE(lines); i++) {
+		if (lines[i].nr || lines[i].always)
+			ret += fprintf(fp, "%29s: %8llu\n", lines[i].name,
+				       (unsigned long long)lines[i].nr);
+	}
+	return ret;
+}
+
+/*
+ * The frames that stand for something else than code: a symbol each, in a map of
+ * its own, so that everything that shows frames can show them.
+ */
+#define DEFER_MISSING_NAME	"[user callchain not available]"
+#define DEFER_COOKIE_NAME	"(cookie)"
+
+static pthread_once_t defer_syms_once = PTHREAD_ONCE_INIT;
+static struct symbol *defer_missing_sym;
+static struct symbol *defer_cookie_sym;
+static struct map *defer_map;
+
+static void defer_syms__init(void)
+{
+	struct dso *dso = dso__new("[deferred]");
+
+	if (!dso)
+		return;
+
+	dso__set_short_name(dso, "[deferred]", false);
+	dso__set_loaded(dso);
+	/* Nobody is to look for its build ID */
+	dso__set_hit(dso);
+	defer_missing_sym = symbol__new(0, 1, STB_GLOBAL, STT_FUNC, DEFER_MISSING_NAME);
+	defer_cookie_sym = symbol__new(1, 1, STB_GLOBAL, STT_FUNC, DEFER_COOKIE_NAME);
+	if (defer_missing_sym && defer_cookie_sym) {
+		symbols__insert(dso__symbols(dso), defer_missing_sym);
+		symbols__insert(dso__symbols(dso), defer_cookie_sym);
+		defer_map = map__new2(0, dso);
+		if (defer_map)
+			map__set_hit(defer_map);
+	}
+	dso__put(dso);
+}
+
+static int defer_append(struct callchain_cursor *cursor, struct thread *thread,
+			struct symbol **sym, u64 ip)
+{
+	struct map_symbol ms = {};
+	int err;
+
+	pthread_once(&defer_syms_once, defer_syms__init);
+	if (!defer_map)
+		return 0;
+
+	ms.maps = maps__get(thread__maps(thread));
+	ms.map = map__get(defer_map);
+	ms.sym = *sym;
+	err = callchain_cursor_append(cursor, ip, &ms, false, NULL, 0, 0, 0, NULL);
+	map_symbol__exit(&ms);
+	return err;
+}
+
+/**
+ * callchain_defer__missing_symbol - what stands for a user callchain that is not there
+ *
+ * Return: a symbol, or NULL when there is no memory for it.
+ */
+struct symbol *callchain_defer__missing_symbol(void)
+{
+	pthread_once(&defer_syms_once, defer_syms__init);
+	return defer_map ? defer_missing_sym : NULL;
+}
+
+/**
+ * callchain_defer__append_missing - a frame in place of the user callchain
+ * @cursor: callchain as far as it was resolved
+ * @thread: whose it is
+ *
+ * Return: 0, or a negative error.
+ */
+int callchain_defer__append_missing(struct callchain_cursor *cursor, struct thread *thread)
+{
+	return defer_append(cursor, thread, &defer_missing_sym, 0);
+}
+
+/**
+ * callchain_defer__append_cookie - the cookie of a callchain that is shown as recorded
+ * @cursor: callchain as far as it was resolved
+ * @thread: whose it is
+ * @cookie: to be shown as what it is
+ *
+ * Return: 0, or a negative error.
+ */
+int callchain_defer__append_cookie(struct callchain_cursor *cursor, struct thread *thread,
+				   u64 cookie)
+{
+	return defer_append(cursor, thread, &defer_cookie_sym, cookie);
+}
+
+/**
+ * callchain_defer__frame_name - what a frame that is no code stands for
+ * @node: a frame
+ *
+ * Return: the text to print, or NULL for an ordinary frame.
+ */
+const char *callchain_defer__frame_name(const struct callchain_cursor_node *node)
+{
+	const struct symbol *sym = node->ms.sym;
+
+	if (sym && (sym == defer_missing_sym || sym == defer_cookie_sym))
+		return sym->name;
+	return NULL;
+}
