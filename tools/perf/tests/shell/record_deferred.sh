@@ -1,0 +1,306 @@
+#!/bin/bash
+# perf record deferred callchains
+# SPDX-License-Identifier: GPL-2.0
+#
+# Recording only: which events ask for deferral, and that every user callchain
+# that is announced in a sample is in the data too, for all modes of perf record.
+# On kernels without the feature: that perf falls back as it says.
+
+set -e
+
+err=0
+dir=$(mktemp -d /tmp/__perf_test.callchain.XXXXX)
+data=$dir/perf.data
+log=$dir/log
+background=
+
+cleanup()
+{
+	[ -z "$background" ] || kill "$background" 2> /dev/null || true
+	rm -rf "$dir"
+	trap - EXIT TERM INT
+}
+
+trap_cleanup()
+{
+	cleanup
+	exit 1
+}
+trap trap_cleanup EXIT TERM INT
+
+# Sleeps in the kernel many times, each time in a system call of its own
+nap='i=0; while [ $i -lt 5 ]; do sleep 0.01; i=$((i+1)); done'
+
+fail()
+{
+	echo "$1 [Failed]"
+	err=1
+}
+
+# record ARGS: perf record into $data, messages in $log
+record()
+{
+	rm -rf "$data" "$data".*
+	perf record -o "$data" "$@" > /dev/null 2> "$log" || {
+		cat "$log"
+		fail "perf record $*"
+		return 1
+	}
+}
+
+# bits NAME FILE: that attribute bit of each event, one digit an event
+bits()
+{
+	perf evlist -v -i "$2" 2> /dev/null | grep -v '^#' |
+		sed "s/.*, $1: 1.*/1/; t; s/.*/0/" | tr -d '\n'
+}
+
+# check_bits NAME CALLCHAIN OUTPUT
+check_bits()
+{
+	local callchain output
+
+	callchain=$(bits defer_callchain "$data")
+	output=$(bits defer_output "$data")
+	if [ "$callchain" = "$2" ] && [ "$output" = "$3" ]; then
+		echo "$1 [Ok]"
+	else
+		fail "$1: defer_callchain $callchain for $2, defer_output $output for $3"
+	fi
+}
+
+# Samples that announce a user callchain, and how many of these are not there
+count()
+{
+	local file
+
+	for file in "$@"; do
+		perf report -D -i "$file" 2> /dev/null
+	done | awk '
+		/PERF_RECORD_CALLCHAIN_DEFERRED/ {
+			split($0, part, "PERF_RECORD_CALLCHAIN_DEFERRED")
+			n = split(part[2], word, " ")
+			split(word[3], id, "[/:]")
+			got[id[2] " " word[4]] = 1
+			next
+		}
+		/PERF_RECORD_SAMPLE/ {
+			split($0, part, "PERF_RECORD_SAMPLE")
+			split(part[2], word, " ")
+			split(word[3], id, "[/:]")
+			tid = id[2]
+			marker = 0
+			next
+		}
+		/^\.\.\.\.\. *[0-9]+: / {
+			if (marker) {
+				sub(/^0*/, "", $NF)
+				want[++wanted] = tid " 0x" $NF
+			}
+			marker = $NF == "fffffffffffffd80"
+			next
+		}
+		{ marker = 0 }
+		END {
+			for (i = 1; i <= wanted; i++)
+				missing += !(want[i] in got)
+			print wanted + 0, missing + 0
+		}'
+}
+
+# check_complete NAME FILE...: there are deferred samples, each with its callchain
+check_complete()
+{
+	local name=$1 wanted missing
+
+	shift
+	read -r wanted missing <<< "$(count "$@")"
+
+	if [ "$wanted" -gt 0 ] && [ "$missing" -eq 0 ]; then
+		echo "$name: $wanted deferred user callchains [Ok]"
+	else
+		fail "$name: $missing of $wanted deferred user callchains are missing"
+	fi
+}
+
+# check_messages NAME REGEX LINES
+check_messages()
+{
+	local n
+
+	n=$(grep -c "$2" "$log" || true)
+	if [ "$n" -eq "$3" ]; then
+		echo "$1 [Ok]"
+	else
+		cat "$log"
+		fail "$1: $n lines for $3"
+	fi
+}
+
+test_fallback()
+{
+	record -vv -g -e cpu-clock,task-clock -- true || return 0
+	check_messages "Found out once" "switching off deferred callchain support" 1
+
+	record -g -e cpu-clock,task-clock -- true || return 0
+	check_messages "Silent by default" "WARNING\|deferred" 0
+	check_bits "Recorded as before" 00 00
+	if perf evlist -v -i "$data" 2> /dev/null | grep -q CALLCHAIN; then
+		echo "Callchains without deferral [Ok]"
+	else
+		fail "Callchains without deferral"
+	fi
+
+	record --call-graph fp,defer -e cpu-clock,task-clock -- true || return 0
+	check_messages "Warning when asked for by name" "^WARNING: .* no deferred user callchains" 1
+	check_bits "Recorded as before, asked for by name" 00 00
+
+	record -vv --call-graph fp,nodefer -e cpu-clock,task-clock -- true || return 0
+	check_messages "Not tried when forbidden" "defer_\|switching off deferred" 0
+}
+
+test_attributes()
+{
+	record -vv -g -e cpu-clock -- true || return 0
+	check_messages "No fallback" "switching off deferred\|WARNING" 0
+	check_messages "defer_callchain in -vv" "^  defer_callchain  *1$" 1
+	check_messages "defer_output in -vv" "^  defer_output  *1$" 1
+	check_bits "One event" 1 1
+
+	record -g -e cpu-clock,task-clock,context-switches -- true || return 0
+	check_bits "Three events" 111 100
+	record -g -e '{cpu-clock,task-clock}' -- true || return 0
+	check_bits "Group" 11 10
+	record -e cpu-clock,task-clock/call-graph=fp/ -- true || return 0
+	check_bits "One event with call-graph=fp" 01 10
+	record -a -g -e cpu-clock,task-clock -- true || return 0
+	check_bits "System wide, side-band event" 110 001
+	record --call-graph fp,defer -e cpu-clock -- true || return 0
+	check_bits "Asked for by name" 1 1
+	check_messages "Asked for by name, no warning" "WARNING" 0
+	record --call-graph fp,nodefer -e cpu-clock -- true || return 0
+	check_bits "Forbidden" 0 0
+	record --call-graph dwarf -e cpu-clock -- true || return 0
+	check_bits "dwarf" 0 0
+	record -g --kernel-callchains -e cpu-clock -- true || return 0
+	check_bits "Kernel callchains only" 0 0
+	record -g --user-callchains -e cpu-clock -- true || return 0
+	check_bits "User callchains only" 1 1
+}
+
+# mode NAME ARGS: record the naps with that option
+mode()
+{
+	local name=$1
+
+	shift
+	record -g -e context-switches,page-faults -c 1 "$@" -- sh -c "$nap" || return 0
+	check_complete "$name" "$data"
+}
+
+test_modes()
+{
+	record -g -e context-switches -c 1 -- sh -c "$nap" || return 0
+	check_complete "One event" "$data"
+
+	mode "Two events"
+	mode "System wide" -a
+	mode "One CPU" -C 0
+	mode "No inherit" --no-inherit
+	mode "Per thread" --per-thread
+	mode "Overwritable buffers" --overwrite -m 1M
+	mode "User callchains only" --user-callchains
+	mode "Frame limit" --call-graph fp,defer,4
+	if perf record --help 2>&1 | grep -q -- --aio; then
+		mode "Asynchronous writing" --aio
+	fi
+	if perf version --build-options 2> /dev/null | grep -q 'zstd: \[ on'; then
+		mode "Compression" -z
+	fi
+
+	# A directory with a file for each thread
+	mode "Parallel threads" --threads
+
+	perf record -g -e context-switches -c 1 -o - -- sh -c "$nap" > "$dir/pipe.data" 2> "$log"
+	check_complete "Pipe" "$dir/pipe.data"
+
+	# A task that sleeps while the output is switched comes in the next file
+	record -g -e context-switches -c 1 --switch-output=16K -- sh -c "$nap; $nap" || return 0
+	check_complete "Switched output" "$data".*
+}
+
+# They never come back to user space while they are profiled.
+test_sleepers()
+{
+	record -g -e context-switches,page-faults -c 1 -- \
+		sh -c 'sleep 30 & echo $! > "$0/pid"; sleep 0.2' "$dir" || return 0
+	kill "$(cat "$dir/pid")"
+	check_complete "Children that outlive the command" "$data"
+
+	record -a -g -e context-switches -c 1 -- sleep 0.2 || return 0
+	check_complete "System wide, tasks asleep at the end" "$data"
+
+	sh -c 'while :; do sleep 0.05; done' &
+	background=$!
+	record -g -e context-switches -c 1 -p "$background" -- sleep 0.5 || return 0
+	check_complete "Process asleep at the end" "$data"
+	record -g -e context-switches -c 1 -t "$background" -- sleep 0.5 || return 0
+	check_complete "Thread asleep at the end" "$data"
+	kill "$background"
+	background=
+}
+
+# The event that gets the callchains has to be the last one to be disabled.
+test_order()
+{
+	local fds order
+
+	if ! perf record -o "$data" -e syscalls:sys_enter_ioctl -- true > /dev/null 2>&1; then
+		echo "Order of disabling: cannot trace ioctl [Skipped]"
+		return 0
+	fi
+
+	# PERF_EVENT_IOC_DISABLE
+	perf record -o "$data" -e syscalls:sys_enter_ioctl --filter 'cmd == 0x2401' -- \
+		perf record -vv -o "$dir/inner.data" -g -e cpu-clock,task-clock \
+			-p $$ -- true > /dev/null 2> "$log" || true
+
+	# The file descriptors of the event with defer_output
+	fds=$(awk '/^perf_event_attr:/ { output = 0 }
+		   /^  defer_output  *1$/ { output = 1 }
+		   /^sys_perf_event_open:.* = [0-9]+$/ && output { printf "%d ", $NF }' "$log")
+	order=$(perf script -i "$data" -F trace 2> /dev/null |
+		sed -n 's/.*fd: 0x0*\([0-9a-f]\+\),.*/\1/p' | while read -r fd; do
+			echo -n "$((16#$fd)) "
+		done)
+
+	if [ -n "$fds" ] && [ "$order" != "$fds" ] && [ "${order%"$fds"}" != "$order" ]; then
+		echo "Order of disabling [Ok]"
+	else
+		fail "Order of disabling: '$order' does not end in '$fds'"
+	fi
+}
+
+if ! perf record -o "$data" -g -e cpu-clock -- true > "$log" 2>&1; then
+	cat "$log"
+	echo "Cannot record callchains [Skipped]"
+	cleanup
+	exit 2
+fi
+
+perf record -vv -o "$data" -g -e cpu-clock -- true > /dev/null 2> "$log"
+if grep -q "switching off deferred callchain support" "$log"; then
+	test_fallback
+	if [ $err -eq 0 ]; then
+		echo "The kernel has no deferred user callchains [Skipped]"
+		err=2
+	fi
+else
+	test_attributes
+	test_modes
+	test_sleepers
+	test_order
+fi
+
+cleanup
+exit $err

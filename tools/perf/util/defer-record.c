@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Recording of deferred user callchains.
+ *
+ * With attr.defer_callchain the kernel may leave the user part of a callchain
+ * out of a sample taken in the kernel, and write it as a record of its own
+ * (PERF_RECORD_CALLCHAIN_DEFERRED) when the task goes back to user space. The
+ * records go to the events with attr.defer_output. This file decides which
+ * events get the two bits:
+ *
+ * - defer_callchain: every event that samples a frame pointer callchain with a
+ *   user part. It is asked for by default; "--call-graph fp,nodefer" forbids it.
+ *
+ * - defer_output: the one event that gets the side-band records too. More than
+ *   one would record each callchain more than once.
+ *
+ * The record is written where the task leaves the kernel, which need not be the
+ * CPU of the sample. The event with defer_output has to be there: when it is not
+ * on all CPUs, callchains are not deferred at all.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <internal/cpumap.h>
+#include <perf/cpumap.h>
+
+#include "callchain.h"
+#include "debug.h"
+#include "defer-record.h"
+#include "evlist.h"
+#include "evsel.h"
+#include "off_cpu.h"
+#include "perf_api_probe.h"
+
+/* Some event that wants deferral got it asked for by name: "fp,defer". */
+static bool defer_by_name;
+
+/**
+ * callchain_param__parse_defer_word - parse one of the words that are about deferral
+ * @word: a word of a --call-graph option
+ * @defer: set when the word is "defer" or "nodefer"
+ *
+ * Return: 1 when it was one of them, 0 when it was not, -EINVAL when it is
+ * the contrary of what @defer has from an earlier word.
+ */
+int callchain_param__parse_defer_word(const char *word, enum callchain_defer_mode *defer)
+{
+	enum callchain_defer_mode new;
+
+	if (!strcmp(word, "defer"))
+		new = CALLCHAIN_DEFER_YES;
+	else if (!strcmp(word, "nodefer"))
+		new = CALLCHAIN_DEFER_NO;
+	else
+		return 0;
+
+	if (*defer != CALLCHAIN_DEFER_AUTO && *defer != new) {
+		pr_err("callchain: 'defer' and 'nodefer' exclude each other\n");
+		return -EINVAL;
+	}
+
+	*defer = new;
+	return 1;
+}
+
+static bool is_record_mode(const char *word)
+{
+	return !strcmp(word, "fp") || !strcmp(word, "dwarf") || !strcmp(word, "lbr");
+}
+
+/**
+ * callchain_param__split_defer - take the words about deferral out of an option
+ * @arg: argument of --call-graph or of call-graph.record-mode
+ * @defer: what the words say, CALLCHAIN_DEFER_AUTO when there is none
+ *
+ * The words and the size may come in any order. Bring what remains into the
+ * order "mode[,size]". Deferral implies the mode "fp" when none is given.
+ *
+ * Return: the remaining words, to be freed by the caller, or NULL on error.
+ */
+char *callchain_param__split_defer(const char *arg, enum callchain_defer_mode *defer)
+{
+	const char *mode = NULL;
+	char *words = strdup(arg), *others = calloc(1, strlen(arg) + 1);
+	char *word, *pos = NULL, *rest = NULL;
+
+	*defer = CALLCHAIN_DEFER_AUTO;
+
+	if (!words || !others)
+		goto out;
+
+	for (word = strtok_r(words, ",", &pos); word; word = strtok_r(NULL, ",", &pos)) {
+		int ret = callchain_param__parse_defer_word(word, defer);
+
+		if (ret < 0)
+			goto out;
+		if (ret)
+			continue;
+
+		if (!mode && is_record_mode(word)) {
+			mode = word;
+			continue;
+		}
+		if (*others)
+			strcat(others, ",");
+		strcat(others, word);
+	}
+
+	if (!mode)
+		mode = *defer == CALLCHAIN_DEFER_AUTO ? "" : "fp";
+
+	if (asprintf(&rest, "%s%s%s", mode, *mode && *others ? "," : "", others) < 0)
+		rest = NULL;
+out:
+	free(others);
+	free(words);
+	return rest;
+}
+
+/**
+ * callchain_param__apply_defer - set what the words of an option said about deferral
+ * @param: callgraph parameters, with the record mode set
+ * @defer: from callchain_param__split_defer() or callchain_param__parse_defer_word()
+ *
+ * No word leaves @param as it is, so that "-g" and "--call-graph fp" keep the
+ * word given in the configuration.
+ *
+ * Return: 0, or -EINVAL when the words and the record mode do not go together.
+ */
+int callchain_param__apply_defer(struct callchain_param *param, enum callchain_defer_mode defer)
+{
+	if (defer == CALLCHAIN_DEFER_AUTO)
+		return 0;
+
+	if (param->record_mode != CALLCHAIN_FP) {
+		pr_err("callchain: '%s' goes with --call-graph fp only, not with %s\n",
+		       defer == CALLCHAIN_DEFER_YES ? "defer" : "nodefer",
+		       param->record_mode == CALLCHAIN_DWARF ? "dwarf" : "lbr");
+		return -EINVAL;
+	}
+
+	param->defer = defer;
+	return 0;
+}
+
+/**
+ * evsel__config_defer_callchain - let an event's user callchain be deferred
+ * @evsel: event with its callgraph configured
+ * @param: the callgraph parameters it was configured with
+ */
+void evsel__config_defer_callchain(struct evsel *evsel, const struct callchain_param *param)
+{
+	struct perf_event_attr *attr = &evsel->core.attr;
+
+	attr->defer_callchain = param->record_mode == CALLCHAIN_FP &&
+				param->defer != CALLCHAIN_DEFER_NO &&
+				!attr->exclude_callchain_user;
+
+	if (attr->defer_callchain && param->defer == CALLCHAIN_DEFER_YES)
+		defer_by_name = true;
+}
+
+static bool evsel__can_defer_callchain(struct evsel *evsel)
+{
+	const struct perf_event_attr *attr = &evsel->core.attr;
+
+	/* The samples of off-cpu time are made by perf, from a stack that BPF took. */
+	if (evsel__is_bpf_output(evsel) && evsel__name_is(evsel, OFFCPU_EVENT))
+		return false;
+
+	return evsel__has_callchain(evsel) && !attr->exclude_callchain_user;
+}
+
+static bool evsel__is_on_all_cpus(const struct evsel *evsel)
+{
+	struct perf_cpu_map *online;
+	bool ret;
+
+	/* An event of a thread follows it to all CPUs. */
+	if (perf_cpu_map__is_any_cpu_or_is_empty(evsel->core.cpus))
+		return true;
+
+	online = perf_cpu_map__new_online_cpus();
+	ret = online && perf_cpu_map__is_subset(evsel->core.cpus, online);
+	perf_cpu_map__put(online);
+
+	return ret;
+}
+
+static void warn_by_name(const char *why)
+{
+	if (defer_by_name)
+		pr_warning("WARNING: %s, recording user callchains without deferral.\n", why);
+	defer_by_name = false;
+}
+
+/**
+ * evlist__config_defer_output - choose the event that gets the deferred callchains
+ * @evlist: events with all else configured
+ */
+void evlist__config_defer_output(struct evlist *evlist)
+{
+	struct evsel *evsel, *output;
+	bool deferred = false;
+
+	if (evlist__empty(evlist))
+		return;
+
+	/* Event terms, leader sampling and others can have taken the callchain away. */
+	evlist__for_each_entry(evlist, evsel) {
+		if (!evsel__can_defer_callchain(evsel))
+			evsel->core.attr.defer_callchain = 0;
+		if (evsel->core.attr.defer_callchain)
+			deferred = true;
+		evsel->core.attr.defer_output = 0;
+	}
+
+	if (!deferred)
+		return;
+
+	/* Events are disabled, which flushes the callchains, by their leaders. */
+	output = evsel__leader(evlist__get_tracking_event(evlist));
+	if (!evsel__is_on_all_cpus(output)) {
+		pr_debug("'%s' is not on all CPUs, callchains are not deferred\n",
+			 evsel__name(output));
+		warn_by_name("No side-band event on all CPUs");
+		evlist__for_each_entry(evlist, evsel)
+			evsel->core.attr.defer_callchain = 0;
+		return;
+	}
+
+	output->core.attr.defer_output = 1;
+}
+
+/**
+ * evsel__detect_missing_deferral - find out if the kernel does not know deferral
+ * @evsel: event that the kernel refused with EINVAL
+ *
+ * There are many reasons for an EINVAL. Deferral is lost for all events, so make
+ * sure with an event that has nothing else to be refused for.
+ *
+ * Return: true when the event is to be tried again without.
+ */
+bool evsel__detect_missing_deferral(struct evsel *evsel)
+{
+	const struct perf_event_attr *attr = &evsel->core.attr;
+
+	if (perf_missing_features.defer_callchain ||
+	    (!attr->defer_callchain && !attr->defer_output) ||
+	    perf_can_defer_callchain())
+		return false;
+
+	perf_missing_features.defer_callchain = true;
+	pr_debug2_peo("switching off deferred callchain support\n");
+	warn_by_name("The kernel has no deferred user callchains");
+
+	return true;
+}
+
+void evsel__disable_deferral(struct evsel *evsel)
+{
+	evsel->core.attr.defer_callchain = 0;
+	evsel->core.attr.defer_output = 0;
+}
+
+/**
+ * evlist__defers_callchains - is there an event that gets deferred callchains?
+ * @evlist: events, opened
+ */
+bool evlist__defers_callchains(struct evlist *evlist)
+{
+	struct evsel *evsel;
+
+	evlist__for_each_entry(evlist, evsel) {
+		if (evsel->core.attr.defer_output)
+			return true;
+	}
+
+	return false;
+}
+
+/**
+ * evsel__disable_turn - when to disable an event, among the others
+ * @evsel: event
+ *
+ * Disabling the event with defer_output makes the kernel write the callchains
+ * that samples still wait for, of tasks asleep in the kernel. There must be no
+ * more samples after that, so it comes after all others. Before it come the
+ * 'immediate' events, which follow the code that the samples run through.
+ *
+ * Return: 0 for the first turn, up to 2 for the last one.
+ */
+int evsel__disable_turn(const struct evsel *evsel)
+{
+	if (evsel->core.attr.defer_output)
+		return 2;
+
+	return evsel->immediate ? 1 : 0;
+}
+
+/**
+ * evsel__enable_turn - when to enable an event, among the others
+ * @evsel: event
+ *
+ * A callchain that is ready before an event is there to take it is lost.
+ *
+ * Return: 0 for the first turn, 1 for the last one.
+ */
+int evsel__enable_turn(const struct evsel *evsel)
+{
+	return evsel->core.attr.defer_output ? 0 : 1;
+}
