@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the test "callchains" records: programs whose every probed system call
+ * is known, with its whole chain of callers.
+ *
+ * A probed system call carries a number of its own in an argument that the
+ * kernel does not look at. Frames are known to the last: the chain of frame
+ * pointers is ended in enter(), as the C library is built without them and
+ * would go on with a word that is none. "calls N" on stderr tells how many
+ * probed calls were made; a line "child PID" is a process left behind.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CALL	__attribute__((noinline, noclone, noipa))
+#define CPUS	4
+
+typedef unsigned long ulong;
+
+/*
+ * Each function has something to do after the call it makes, so that it is no
+ * tail call, and has a frame: the compiler leaves it out of a function without
+ * variables that calls nothing, whatever the options say.
+ */
+#define AFTER()	asm volatile("" : : "r" (__builtin_frame_address(0)) : "memory")
+
+/* A system call without the C library, so that its caller is our function. */
+static inline __attribute__((always_inline))
+long call(long nr, ulong a, ulong b, ulong c)
+{
+	long ret;
+
+#ifdef __x86_64__
+	asm volatile("syscall" : "=a" (ret) : "0" (nr), "D" (a), "S" (b), "d" (c)
+		     : "rcx", "r11", "memory");
+#else
+	asm volatile("int $0x80" : "=a" (ret)
+		     : "0" (nr), "b" (a), "c" (b), "d" (c) : "memory");
+#endif
+	return ret;
+}
+
+/* Calls function(argument) as the outermost frame: its caller's frame is 0. */
+void enter(void (*function)(void *), void *argument);
+#ifdef __x86_64__
+asm(".pushsection .text\n"
+    ".type enter, @function\n"
+    "enter:	push %rbp\n"
+    "	mov %rdi, %rax\n"
+    "	mov %rsi, %rdi\n"
+    "	xor %ebp, %ebp\n"
+    "	call *%rax\n"
+    "	pop %rbp\n"
+    "	ret\n"
+    ".size enter, . - enter\n"
+    ".popsection\n");
+#else
+asm(".pushsection .text\n"
+    ".type enter, @function\n"
+    "enter:	push %ebp\n"
+    "	mov 8(%esp), %eax\n"
+    "	mov 12(%esp), %edx\n"
+    "	xor %ebp, %ebp\n"
+    "	sub $4, %esp\n"
+    "	push %edx\n"
+    "	call *%eax\n"
+    "	add $8, %esp\n"
+    "	pop %ebp\n"
+    "	ret\n"
+    ".size enter, . - enter\n"
+    ".popsection\n");
+#endif
+
+static long total;		/* probed calls of the whole workload */
+static int count, depth;
+static int done[2];		/* a pipe: a byte for each thread at its end */
+
+static void made(long calls)
+{
+	__atomic_add_fetch(&total, calls, __ATOMIC_RELAXED);
+}
+
+/* The probed calls, each with its number. */
+static CALL void hit(ulong seq)
+{
+	call(SYS_getpgid, seq, 0, 0);		/* no such process */
+	AFTER();
+}
+
+static CALL void hit_sleeping(ulong seq, long ms)
+{
+	call(SYS_poll, seq, 0, ms);		/* no descriptors */
+	AFTER();
+}
+
+static CALL void hit_rename(ulong seq, const char *name)
+{
+	call(SYS_prctl, PR_SET_NAME, (ulong)name, seq);
+	AFTER();
+}
+
+static CALL void hit_migrating(ulong seq, int cpu)
+{
+	static ulong masks[CPUS][256];		/* larger than the kernel's */
+
+	masks[cpu][0] = 1UL << cpu;
+	call(SYS_sched_setaffinity, 0, seq, (ulong)masks[cpu]);
+	AFTER();
+}
+
+static CALL void hit_exit(ulong seq)
+{
+	for (;;)
+		call(SYS_exit_group, seq, 0, 0);
+}
+
+static CALL void recurse(int levels, ulong seq)
+{
+	if (levels > 1)
+		recurse(levels - 1, seq);
+	else
+		hit(seq);
+	AFTER();
+}
+
+static CALL void recurse_exit(int levels, ulong seq)
+{
+	if (levels > 1)
+		recurse_exit(levels - 1, seq);
+	else
+		hit_exit(seq);
+	AFTER();
+}
+
+static CALL void recurse_sleeping(int levels, ulong seq, long ms)
+{
+	if (levels > 1)
+		recurse_sleeping(levels - 1, seq, ms);
+	else
+		hit_sleeping(seq, ms);
+	AFTER();
+}
+
+/* a call on the way down, on another CPU than the one before, and on the way up */
+static CALL void recurse_migrating(int levels, int cpu, ulong *seq)
+{
+	hit_migrating((*seq)++, cpu % CPUS);
+	hit((*seq)++);
+	if (levels > 1)
+		recurse_migrating(levels - 1, cpu + 1, seq);
+	hit((*seq)++);
+	hit_migrating((*seq)++, (cpu + 2) % CPUS);
+	AFTER();
+}
+
+static CALL void deep(void *unused)
+{
+	for (int i = 0; i < count; i++)
+		recurse(depth, i + 1);
+	made(count);
+}
+
+static CALL void migrating(void *number)
+{
+	int self = (long)number;
+	ulong seq = 1000;			/* a size: not below a mask's */
+
+	for (int i = 0; i < count; i++)
+		recurse_migrating(1 + (self + i) % 5, self + i, &seq);
+	made(seq - 1000);
+}
+
+static void *migrating_thread(void *number)
+{
+	enter(migrating, number);
+	if (write(done[1], "", 1) != 1)
+		abort();
+	for (;;)
+		pause();
+}
+
+static CALL void polling(void *number)
+{
+	for (ulong seq = 1;; seq++)
+		recurse_sleeping(3 + (long)number, seq, 150 + 10 * (long)number);
+}
+
+static void *polling_thread(void *number)
+{
+	enter(polling, number);
+	return NULL;
+}
+
+/*
+ * The threads are not joined: that is a futex call with a time, which 32-bit
+ * programs do not have where the kernel is without CONFIG_COMPAT_32BIT_TIME.
+ */
+static CALL void threads(void *function)
+{
+	pthread_t thread;
+	char byte;
+
+	if (pipe(done))
+		abort();
+	for (long i = 0; i < depth; i++)
+		if (pthread_create(&thread, NULL, function, (void *)i))
+			abort();
+	for (int i = 0; i < depth; i++)
+		if (read(done[0], &byte, 1) != 1)
+			abort();
+}
+
+/* Children that are gone as soon as they were seen. */
+static CALL void storm(void *unused)
+{
+	int alive = 0;
+
+	for (int i = 0; i < count; i++) {
+		pid_t pid = fork();
+
+		if (pid < 0)
+			abort();
+		if (!pid) {
+			if (i % 3)
+				recurse(2 + i % 7, 2 * i + 1);
+			recurse_exit(2 + i % 5, 2 * i + 2);
+		}
+		made(i % 3 ? 2 : 1);
+		if (i % 10 == 0) {
+			recurse(3, i + 1);
+			made(1);
+		}
+		if (++alive == 12)
+			while (alive && wait(NULL) > 0)
+				alive--;
+	}
+	while (wait(NULL) > 0)
+		;
+}
+
+/* The name changes in the call, and between calls. */
+static CALL void renames(void *unused)
+{
+	char name[16];
+
+	for (int i = 0; i < count; i++) {
+		snprintf(name, sizeof(name), "name-%d", i);
+		recurse(2 + i % 4, 3 * i + 1);
+		hit_rename(3 * i + 2, name);
+		recurse(2 + i % 3, 3 * i + 3);
+	}
+	made(3 * count);
+}
+
+static volatile sig_atomic_t handled;
+
+static CALL void handler_call(void)
+{
+	recurse(3, 1000000 + handled);
+	AFTER();
+}
+
+static void handler(int sig)
+{
+	handled++;
+	handler_call();
+}
+
+/* A call that ends in the delivery of a signal, whose handler calls again. */
+static CALL void signals(void *unused)
+{
+	struct sigaction act = { .sa_handler = handler };
+	struct itimerval soon = { .it_value = { .tv_usec = 20000 } };
+
+	sigaction(SIGALRM, &act, NULL);
+	for (int i = 0; i < count; i++) {
+		int before = handled;
+
+		setitimer(ITIMER_REAL, &soon, NULL);
+		recurse_sleeping(2 + i % 4, i + 1, 2000);
+		if (handled != before + 1)
+			abort();
+	}
+	made(2 * count);
+}
+
+/* The processes that are left asleep when the workload ends. */
+static CALL void sleepers(void *unused)
+{
+	for (int i = 0; i < count; i++) {
+		char path[64], stat[256] = "", *state;
+		pid_t pid = fork();
+
+		if (pid < 0)
+			abort();
+		if (!pid) {
+			recurse_sleeping(3 + i, i + 1, -1);
+			_exit(1);
+		}
+		fprintf(stderr, "child %d\n", pid);
+		snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+		do {
+			FILE *f = fopen(path, "r");
+
+			if (!f || !fgets(stat, sizeof(stat), f))
+				abort();
+			fclose(f);
+			state = strrchr(stat, ')');
+			usleep(1000);
+		} while (!state || state[2] != 'S');
+	}
+	made(count);
+}
+
+static char **self;
+static char *environment[1000];
+
+/* The executed image replaces the one whose stack the call has. */
+static CALL void execute(int left)
+{
+	char number[16];
+	char *argv[] = { self[0], "exec", number, "1", NULL };
+
+	snprintf(number, sizeof(number), "%d", left - 1);
+	/* links of all names are there */
+	*strrchr(self[0], '-') = 0;
+	snprintf(strchr(self[0], 0), 8, "-%d", left % 4);
+	call(SYS_execve, (ulong)self[0], (ulong)argv,
+	     (ulong)(environment + 999 - left));
+	abort();
+}
+
+static CALL void recurse_execute(int levels, int left)
+{
+	if (levels > 1)
+		recurse_execute(levels - 1, left);
+	else
+		execute(left);
+	AFTER();
+}
+
+static CALL void executes(void *unused)
+{
+	recurse(3 + count % 3, 2 * count + 1);
+	if (count)
+		recurse_execute(2 + count % 4, count);
+}
+
+/* Page faults: "area FIRST BEYOND" on stderr is where they are. */
+static CALL void touch(volatile char *p, int pages)
+{
+	*p = 1;
+	if (pages > 1)
+		touch(p + 4096, pages - 1);
+	AFTER();
+}
+
+static CALL void faults(void *unused)
+{
+	for (int i = 0; i < count; i++) {
+		char *p = mmap(NULL, depth * 4096, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (p == MAP_FAILED)
+			abort();
+		madvise(p, depth * 4096, MADV_NOHUGEPAGE);
+		fprintf(stderr, "area %lx %lx\n", (ulong)p,
+			(ulong)p + depth * 4096);
+		touch(p, depth);
+	}
+	made((long)count * depth);
+}
+
+static CALL void finish(void *unused)
+{
+	made(1);
+	fprintf(stderr, "calls %ld\n", total);
+	hit_exit(0x10000);		/* status 0 */
+}
+
+int main(int argc, char **argv)
+{
+	const char *mode = argc > 3 ? argv[1] : "";
+	void (*run)(void *) = NULL;
+	void *argument = NULL;
+
+	self = argv;
+	count = argc > 3 ? atoi(argv[2]) : 0;
+	depth = argc > 3 ? atoi(argv[3]) : 0;
+	if (!strcmp(mode, "deep"))
+		run = deep;
+	else if (!strcmp(mode, "storm"))
+		run = storm;
+	else if (!strcmp(mode, "rename"))
+		run = renames;
+	else if (!strcmp(mode, "signal"))
+		run = signals;
+	else if (!strcmp(mode, "sleep"))
+		run = sleepers;
+	else if (!strcmp(mode, "exec"))
+		run = executes;
+	else if (!strcmp(mode, "fault"))
+		run = faults;
+	else if (!strcmp(mode, "migrate") || !strcmp(mode, "poll"))
+		run = threads;
+	if (!run || depth < 1) {
+		fprintf(stderr, "usage: workload MODE COUNT DEPTH\n");
+		return 2;
+	}
+	if (run == threads)
+		argument = *mode == 'm' ? migrating_thread : polling_thread;
+	enter(run, argument);
+	enter(finish, NULL);
+	return 1;
+}
