@@ -200,6 +200,18 @@ static void perf_defer_leave(struct perf_defer_output *output)
 	kfree(left);
 }
 
+/* Was the stack walked from outside before? Its task comes by only once. */
+static bool perf_defer_drained(struct perf_defer_client *client, u64 cookie)
+{
+	struct perf_defer_session *session;
+
+	if (client == &shared_client)
+		return false;
+
+	session = container_of(client, struct perf_defer_session, own);
+	return !xa_empty(&session->drained) && xa_erase(&session->drained, cookie);
+}
+
 static void perf_defer_callback(struct unwind_work *work,
 				struct unwind_stacktrace *trace, u64 cookie)
 {
@@ -216,7 +228,7 @@ static void perf_defer_callback(struct unwind_work *work,
 	static_assert(sizeof(*trace->entries) == sizeof(u64));
 
 	perf_iterate_sb(perf_defer_iterate, &output, NULL);
-	if (unlikely(!output.written))
+	if (unlikely(!output.written) && !perf_defer_drained(client, cookie))
 		perf_defer_leave(&output);
 
 	/* After the record is where it belongs, for perf_defer_drain_end(). */
@@ -416,20 +428,18 @@ static void perf_defer_write_here(void *data)
 
 static void perf_defer_write_remote(struct perf_defer_output *output)
 {
+	static DEFINE_RAW_SPINLOCK(offline_lock);
 	struct perf_event *event = output->event;
 
-	output->written = false;
-	if (event->cpu >= 0) {
-		guard(cpus_read_lock)();
-		smp_call_function_single(event->cpu, perf_defer_write_here,
-					 output, 1);
-	} else {
+	if (event->cpu < 0) {
 		perf_event_call(event, perf_defer_write_here, output);
+		return;
 	}
 
-	/* The CPU is offline, or the task is dead: nobody writes there. */
-	if (!output->written) {
-		guard(irqsave)();
+	guard(cpus_read_lock)();
+	if (smp_call_function_single(event->cpu, perf_defer_write_here, output, 1)) {
+		/* The CPU is offline, and stays so; nobody but us writes there. */
+		guard(raw_spinlock_irqsave)(&offline_lock);
 		perf_defer_write(event, output);
 	}
 }
@@ -440,8 +450,9 @@ static void perf_defer_write_remote(struct perf_defer_output *output)
  */
 static bool perf_defer_may_show(struct task_struct *task)
 {
-	return perfmon_capable() ||
-	       ptrace_may_access(task, PTRACE_MODE_READ_REALCREDS);
+	return ptrace_may_access(task, PTRACE_MODE_READ_REALCREDS |
+				       PTRACE_MODE_NOAUDIT) ||
+	       perfmon_capable();
 }
 
 /* Returns false for a task that should be looked at once more, if there is time. */
@@ -458,7 +469,9 @@ static bool perf_defer_drain_task(struct perf_event *event,
 	};
 	int ret;
 
-	if (!perf_defer_may_show(task))
+	/* Once a session, whichever of its events are disabled. */
+	if (xa_load(&session->drained, READ_ONCE(task->unwind_info.cookie)) ||
+	    !perf_defer_may_show(task))
 		return true;
 
 	ret = unwind_deferred_remote(&session->client->work, task, trace,
@@ -470,9 +483,8 @@ static bool perf_defer_drain_task(struct perf_event *event,
 	if (ret && ret != -EBUSY)
 		return true;
 
-	/* Once a session, whichever of its events are disabled. */
-	if (!ret && xa_insert(&session->drained, output.record.cookie,
-			      xa_mk_value(0), GFP_KERNEL) == -EBUSY)
+	if (xa_insert(&session->drained, output.record.cookie, xa_mk_value(0),
+		      GFP_KERNEL_ACCOUNT) == -EBUSY)
 		return true;
 
 	perf_defer_write_remote(&output);
@@ -524,7 +536,8 @@ static bool perf_defer_drain_tasks(struct perf_event *event,
 		put_task_struct(tasks[i]);
 		cond_resched();
 	}
-	return done && nr < max;
+	/* Who is counted and does not wait any more is being walked right now. */
+	return done && nr < max && perf_defer_waiting(client) <= nr;
 }
 
 /* Write what was left by tasks that came out while the event was disabled. */
@@ -568,15 +581,12 @@ static void perf_defer_drain_left(struct perf_event *event, bool end)
  *
  * Does nothing for an event without attr.defer_output.
  *
- * Context: Task context, may sleep.
+ * Context: Task context. Takes a spinlock that is held for a few instructions.
  */
 void perf_defer_drain_begin(struct perf_event *event)
 {
 	if (!event->attr.defer_output)
 		return;
-
-	/* The current task cannot be walked from outside. */
-	unwind_deferred_flush();
 
 	guard(spinlock)(&event->defer->client->lock);
 	event->defer->client->draining++;
@@ -601,6 +611,9 @@ void perf_defer_drain_end(struct perf_event *event)
 
 	if (!event->attr.defer_output)
 		return;
+
+	/* The current task cannot be walked from outside. */
+	unwind_deferred_flush();
 
 	max = min_t(u32, event->attr.sample_max_stack, UNWIND_USER_MAX_ENTRIES);
 	if (perf_defer_waiting(event->defer->client) > 0)

@@ -58,14 +58,16 @@ struct remote_start {
 static int remote_look(struct task_struct *task, void *data)
 {
 	struct unwind_task_info *info = &task->unwind_info;
-	unsigned int state = READ_ONCE(task->__state);
 	struct remote_start *start = data;
 
 	if (!unwind_waits(READ_ONCE(info->state), start->work, start->bit))
 		return -ESRCH;
 
-	/* Running, about to run, or about to sleep: it may be in a request. */
-	if (state == TASK_RUNNING || state == TASK_WAKING || task_curr(task))
+	/*
+	 * Not while it runs. Asleep, or waiting for a CPU, whatever it was doing:
+	 * as long as somebody waits, cookie and registers do not change.
+	 */
+	if (task_curr(task))
 		return -EAGAIN;
 
 	start->cookie	= info->cookie;
@@ -93,8 +95,7 @@ static int remote_look_again(struct task_struct *task, void *data)
 	if (!unwind_waits(READ_ONCE(info->state), start->work, start->bit) ||
 	    READ_ONCE(info->cookie) != start->cookie)
 		return -ESRCH;
-	if (READ_ONCE(task->__state) == TASK_RUNNING || task_curr(task) ||
-	    task->nvcsw + task->nivcsw != start->switches)
+	if (task_curr(task) || task->nvcsw + task->nivcsw != start->switches)
 		return -EAGAIN;
 	return 0;
 }
@@ -142,13 +143,27 @@ static bool remote_read_word(struct remote_page *rp, unsigned long addr,
 	return true;
 }
 
+static void remote_undo_uretprobes(struct mm_struct *mm,
+				   const struct remote_start *start,
+				   struct unwind_stacktrace *trace)
+{
+#ifdef CONFIG_UPROBES
+	unsigned long trampoline = uprobe_get_trampoline_vaddr_mm(mm);
+	unsigned int real = 0, i;
+
+	for (i = 1; i < trace->nr && real < start->nr_real; i++) {
+		if (trace->entries[i] == trampoline)
+			trace->entries[i] = start->real[real++];
+	}
+#endif
+}
+
 static void remote_walk(struct remote_page *rp, const struct remote_start *start,
 			struct unwind_stacktrace *trace, unsigned int max)
 {
 	const struct unwind_user_regs *regs = &start->regs;
 	struct unwind_user_state state;
 	unsigned long next_fp, ra;
-	unsigned int real = 0, i;
 
 	/* Other segments are described in tables that only their task has. */
 	if (!max || !arch_unwind_user_flat(regs) ||
@@ -172,13 +187,7 @@ static void remote_walk(struct remote_page *rp, const struct remote_start *start
 		       state.word))
 		trace->nr++;
 
-	if (!start->nr_real)
-		return;
-
-	for (i = 1; i < trace->nr && real < start->nr_real; i++) {
-		if (trace->entries[i] == uprobe_get_trampoline_vaddr_mm(rp->mm))
-			trace->entries[i] = start->real[real++];
-	}
+	remote_undo_uretprobes(rp->mm, start, trace);
 }
 
 /**
@@ -222,7 +231,7 @@ int unwind_deferred_remote(struct unwind_work *work, struct task_struct *task,
 {
 	struct remote_start *start __free(kfree) = NULL;
 	struct remote_page rp = {};
-	int ret, bit;
+	int ret, err, bit;
 
 	trace->nr = 0;
 	bit = READ_ONCE(work->bit);
@@ -256,7 +265,6 @@ int unwind_deferred_remote(struct unwind_work *work, struct task_struct *task,
 	/* The task may have been the last user but us; leave that to a worker. */
 	mmput_async(rp.mm);
 
-	if (ret)
-		return ret;
-	return task_call_func(task, remote_look_again, start);
+	err = task_call_func(task, remote_look_again, start);
+	return err ?: ret;
 }
