@@ -752,7 +752,8 @@ def run_guest(layer):
     layer.test("a guest that hangs is ended at the time limit", hangs)
 
     def goes_down():
-        expect(run("down", "echo begun; echo b >/proc/sysrq-trigger; "
+        # a reset does not wait for what is on its way out: hence the sleep
+        expect(run("down", "echo begun; sleep 3; echo b >/proc/sysrq-trigger; "
                    "sleep 100"), 125, "begun\n",
                ("without saying that it was done",))
         expect(run("panic", "echo c >/proc/sysrq-trigger; sleep 100"), 125,
