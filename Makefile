@@ -46,7 +46,8 @@ help:
 	@echo '  make kernel            build/kernel/arch/x86/boot/bzImage'
 	@echo '  make perf              build/perf/perf'
 	@echo '  make vm                a shell in the guest'
-	@echo '  make vm CMD='"'...'"'      one command there; make tells its exit status'
+	@echo '  make vm CMD='"'...'"'      one command there; make fails if it does, and leaves its'
+	@echo '                         exit status in build/vm.status'
 	@echo '  make bench-kernel      what a sampled call costs, in instructions, against the'
 	@echo '                         base; build/bench/kernel.json'
 	@echo '  make clean             remove build/, unless the tree has unsaved work'
@@ -99,11 +100,12 @@ bench-kernel: kernel-base tree
 	@scripts/build kernel-bench
 	@bench/kernel --build $(build) $(ARGS)
 
-# make itself ends with 2 whatever a command's status was; it tells that status
-# as "Error N", and qemu/run ends with it
+# make itself ends with 2 whatever status other than 0 a recipe had; it tells that
+# status as "Error N", and build/vm.status has it for scripts
 vm: $(which)
-	@mkdir -p $(build)/demo
-	@if [ -n "$$RUN_CMD" ]; then $(vm) "$$RUN_CMD"; else $(vm); fi
+	@mkdir -p $(build)/demo; rm -f $(build)/vm.status
+	@if [ -n "$$RUN_CMD" ]; then $(vm) "$$RUN_CMD"; else $(vm); fi; \
+	status=$$?; echo $$status >$(build)/vm.status; exit $$status
 
 demo: kernel perf
 	@scripts/demo --build $(build)

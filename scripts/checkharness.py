@@ -703,6 +703,23 @@ def run_guest(layer):
     layer.test("the command's output and exit status are handed back",
                statuses)
 
+    def front_door():
+        for command, status in (("exit 7", 7), ("echo fine", 0)):
+            env = {k: v for k, v in os.environ.items()
+                   if not k.startswith("MAKE") and k != "MFLAGS"}
+            result = subprocess.run(
+                ["make", "vm", f"CMD={command}", "TIMEOUT=60"], cwd=TOP,
+                env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                text=True)
+            assert (result.returncode == 0) == (status == 0), result
+            with open(os.path.join(check.build, "vm.status")) as f:
+                assert f.read() == f"{status}\n", result
+        assert "fine\n" in result.stdout, result
+
+    if os.path.realpath(check.build) == os.path.join(TOP, "build"):
+        layer.test("make vm fails with its command and leaves the status",
+                   front_door)
+
     def world():
         out = os.path.join(layer.dir, "out")
         os.makedirs(out)
