@@ -12,11 +12,13 @@ struct unwind_work;
  * typedef unwind_callback_t - what a client does with a user stack
  * @work:	the client
  * @trace:	the stack; valid until the callback returns; @trace->nr is 0
- *		where there is none to be had
+ *		where there is none to be had. All clients get the same entries,
+ *		so they are not to be changed.
  * @cookie:	the cookie that the requests got
  *
- * Context: Task context of the task whose stack it is; may sleep. Must not
- * call unwind_deferred_cancel().
+ * Context: Task context of the task whose stack it is; may sleep.
+ * unwind_deferred_cancel(), of any client, waits for it, and is not to be called
+ * from it.
  */
 typedef void (*unwind_callback_t)(struct unwind_work *work,
 				  struct unwind_stacktrace *trace, u64 cookie);
@@ -60,7 +62,6 @@ void unwind_deferred_task_init(struct task_struct *task);
 void unwind_deferred_exec(void);
 void unwind_deferred_exec_mmap(void);
 void __unwind_deferred_flush(void);
-void __unwind_deferred_regs_moved(void);
 
 static __always_inline bool unwind_deferred_pending(void)
 {
@@ -71,29 +72,22 @@ static __always_inline bool unwind_deferred_pending(void)
  * unwind_deferred_flush - hand out the current task's user stack now
  *
  * For the places where a task stops being able to do it on its way back to
- * user space.
+ * user space, and around those where the kernel changes the user registers of a
+ * running entry: signal delivery, rt_sigreturn, a uprobe, a tracer. Before such a
+ * change it hands out what was asked for so far, and after it what was asked for
+ * meanwhile.
  *
- * Context: Task context, may sleep; user memory must still be there.
+ * User memory is paged in, unless the task is dying in a way that nothing could
+ * end the wait for it any more: then it counts as not readable.
+ *
+ * Context: Task context, may sleep; user memory must still be there. Not from a
+ * task_work: a run of task_work takes the whole list off first, so that this
+ * could not take the work from it, and the next request would queue it twice.
  */
 static inline void unwind_deferred_flush(void)
 {
 	if (unlikely(unwind_deferred_pending()))
 		__unwind_deferred_flush();
-}
-
-/**
- * unwind_deferred_regs_moved - the kernel has moved the user registers
- *
- * To be called after something inside a kernel entry has changed the user
- * registers and left the stack as it was: signal delivery, a uprobe. Hands
- * out the stack that was asked for before.
- *
- * Context: Task context, may sleep.
- */
-static inline void unwind_deferred_regs_moved(void)
-{
-	if (unlikely(unwind_deferred_pending()))
-		__unwind_deferred_regs_moved();
 }
 
 #else /* !CONFIG_UNWIND_DEFERRED */
@@ -117,7 +111,6 @@ static inline void unwind_deferred_task_init(struct task_struct *task) { }
 static inline void unwind_deferred_exec(void) { }
 static inline void unwind_deferred_exec_mmap(void) { }
 static inline void unwind_deferred_flush(void) { }
-static inline void unwind_deferred_regs_moved(void) { }
 
 #endif /* CONFIG_UNWIND_DEFERRED */
 

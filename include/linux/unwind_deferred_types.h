@@ -12,10 +12,13 @@
  * @regs:	the user registers at the first request
  * @work:	queued on the task's task_work list while somebody waits
  * @want:	the most entries that any of the requests wants
+ * @walked:	the most entries that the last walk was to find
+ * @cpu:	where what it found may still be
  * @exec:	how far an execve() has come, see kernel/unwind/deferred.c
  *
- * Read and written by the task itself only: by its own context and by the
- * interrupts and NMIs that nest in it.
+ * Written by the task itself only: by its own context and by the interrupts and
+ * NMIs that nest in it. Others read it while the task is kept from running, see
+ * kernel/unwind/remote.c.
  */
 struct unwind_task_info {
 	u64			state;
@@ -23,6 +26,8 @@ struct unwind_task_info {
 	struct unwind_user_regs	regs;
 	struct callback_head	work;
 	u32			want;
+	u32			walked;
+	u32			cpu;
 	u8			exec;
 };
 

@@ -16,6 +16,10 @@
  * others for which there was none. They share one client, and with it stacks that
  * may be somebody else's; a reader ignores a cookie that it does not wait for.
  *
+ * A record goes where the task leaves the kernel. If the session has no enabled
+ * event there, because it records some of the CPUs only, another of its CPUs gets
+ * the record.
+ *
  * The end of a profile
  *
  * A task that sleeps in the kernel does not come by its stack before the profile
@@ -54,17 +58,10 @@
  * struct perf_defer_client - what requests are made with
  * @work:	the client of kernel/unwind
  * @waiting:	requests minus callbacks; only the sum over all CPUs has a meaning
- * @lock:	guards the rest; taken in task context only
- * @draining:	how many are disabling an event right now
- * @left:	stacks of tasks that came out meanwhile
  */
 struct perf_defer_client {
 	struct unwind_work	work;
 	long __percpu		*waiting;
-	/* guards @draining and @left */
-	spinlock_t		lock;
-	unsigned int		draining;
-	struct list_head	left;
 };
 
 /**
@@ -72,8 +69,14 @@ struct perf_defer_client {
  * @client:	what they make requests with: @own, or the shared one
  * @own:	a client of this session alone
  * @node:	in sessions, by @owner
+ * @shared:	in shared_sessions, if @client is the shared one
  * @owner:	the process; the reference keeps its number from being reused
  * @refs:	one an event
+ * @lock:	guards @draining, @left and @outputs; taken in task context only
+ * @draining:	how many are disabling an event right now
+ * @deadline:	in jiffies, for what they wait for
+ * @left:	stacks of tasks that came out meanwhile
+ * @outputs:	events of whole CPUs that have attr.defer_output
  * @drained:	cookies of the stacks that were walked from outside, while their
  *		tasks still wait
  * @free_work:	frees it where sleeping is all right
@@ -83,23 +86,34 @@ struct perf_defer_session {
 	struct perf_defer_client	*client;
 	struct perf_defer_client	own;
 	struct hlist_node		node;
+	struct list_head		shared;
 	struct pid			*owner;
 	refcount_t			refs;
+	/* guards the next four */
+	spinlock_t			lock;
+	unsigned int			draining;
+	unsigned long			deadline;
+	struct list_head		left;
+	struct list_head		outputs;
 	struct xarray			drained;
 	struct work_struct		free_work;
 	struct rcu_head			rcu;
 };
 
-/* Guards the table, and the step of a session's count from and to 0. */
+/*
+ * Guards the table and the list, and the step of a session's count from and to
+ * 0.
+ */
 static DEFINE_MUTEX(sessions_mutex);
 static DEFINE_HASHTABLE(sessions, 6);
+static LIST_HEAD(shared_sessions);
 
 /* Registered at boot, so that there is always a client for a session. */
 static struct perf_defer_client shared_client = { .work.bit = -1 };
 
 /* A record on its way to the events. */
 struct perf_defer_output {
-	struct perf_defer_client	*client;
+	struct perf_defer_session	*session;
 	struct perf_event		*event;
 	struct task_struct		*task;
 	struct unwind_stacktrace	*trace;
@@ -123,8 +137,9 @@ struct perf_defer_left {
 static void perf_defer_write(struct perf_event *event,
 			     struct perf_defer_output *output)
 {
-	struct perf_output_handle handle;
-	struct perf_sample_data sample;
+	/* Set as far as they are read, and too large to be set twice. */
+	struct perf_output_handle handle __uninitialized;
+	struct perf_sample_data sample __uninitialized;
 	unsigned int nr, room;
 
 	output->written = true;
@@ -158,58 +173,165 @@ static void perf_defer_write(struct perf_event *event,
 static void perf_defer_iterate(struct perf_event *event, void *data)
 {
 	struct perf_defer_output *output = data;
+	struct perf_defer_session *session = output->session;
 
-	if (!event->attr.defer_output || event->defer->client != output->client)
+	if (!event->attr.defer_output || event->defer != session)
 		return;
 
 	/* Walked from outside at an earlier end of a profile? */
-	if (unlikely(!xa_empty(&event->defer->drained)) &&
-	    xa_load(&event->defer->drained, output->record.cookie))
+	if (unlikely(!xa_empty(&session->drained)) &&
+	    xa_load(&session->drained, output->record.cookie))
 		return;
 
 	perf_defer_write(event, output);
 }
 
-/* Nobody could take the record: is there somebody who will? */
-static void perf_defer_leave(struct perf_defer_output *output)
+/* The buffer's other writers are elsewhere, see the head of this file. */
+static void perf_defer_write_here(void *data)
 {
-	struct perf_defer_client *client = output->client;
+	struct perf_defer_output *output = data;
+
+	perf_defer_write(output->event, output);
+}
+
+static void perf_defer_write_remote(struct perf_defer_output *output)
+{
+	static DEFINE_RAW_SPINLOCK(offline_lock);
+	struct perf_event *event = output->event;
+	unsigned long flags;
+
+	if (event->cpu < 0) {
+		perf_event_call(event, perf_defer_write_here, output);
+		return;
+	}
+
+	guard(cpus_read_lock)();
+	if (smp_call_function_single(event->cpu, perf_defer_write_here, output, 1)) {
+		/* The CPU is offline, and stays so; nobody but us writes there. */
+		raw_spin_lock_irqsave(&offline_lock, flags);
+		perf_defer_write(event, output);
+		raw_spin_unlock_irqrestore(&offline_lock, flags);
+	}
+}
+
+/* Leave the stack with who is disabling an event of the session, if anybody. */
+static bool perf_defer_leave(struct perf_defer_output *output)
+{
+	struct perf_defer_session *session = output->session;
 	struct unwind_stacktrace *trace = output->trace;
 	struct perf_defer_left *left;
 
-	if (likely(!READ_ONCE(client->draining)))
-		return;
+	if (likely(!READ_ONCE(session->draining)))
+		return false;
 
 	left = kmalloc(struct_size(left, entries, trace->nr),
 		       GFP_KERNEL | __GFP_NOWARN);
 	if (!left)
-		return;
+		return false;
 
 	left->task = get_task_struct(current);
 	left->cookie = output->record.cookie;
 	left->nr = trace->nr;
 	memcpy(left->entries, trace->entries, trace->nr * sizeof(u64));
 
-	scoped_guard(spinlock, &client->lock) {
-		if (client->draining) {
-			list_add_tail(&left->node, &client->left);
-			return;
+	scoped_guard(spinlock, &session->lock) {
+		if (session->draining) {
+			list_add_tail(&left->node, &session->left);
+			return true;
 		}
 	}
 	put_task_struct(left->task);
 	kfree(left);
+	return false;
 }
 
-/* Was the stack walked from outside before? Its task comes by only once. */
-static bool perf_defer_drained(struct perf_defer_client *client, u64 cookie)
+/* The next CPU after @cpu that the session records, as far as is known. */
+static int perf_defer_next_cpu(struct perf_defer_session *session, int cpu)
 {
-	struct perf_defer_session *session;
+	struct perf_event *event;
+	int next = -1;
 
-	if (client == &shared_client)
-		return false;
+	if (likely(list_empty_careful(&session->outputs)))
+		return -1;
 
-	session = container_of(client, struct perf_defer_session, own);
-	return !xa_empty(&session->drained) && xa_erase(&session->drained, cookie);
+	spin_lock(&session->lock);
+	list_for_each_entry(event, &session->outputs, defer_entry) {
+		if (event->cpu > cpu && (next < 0 || event->cpu < next) &&
+		    READ_ONCE(event->state) >= PERF_EVENT_STATE_INACTIVE)
+			next = event->cpu;
+	}
+	spin_unlock(&session->lock);
+	return next;
+}
+
+static void perf_defer_iterate_cpu(struct perf_event *event, void *data)
+{
+	/* Of whole CPUs: what runs there is not our task. */
+	if (!event->hw.target)
+		perf_defer_iterate(event, data);
+}
+
+static void perf_defer_write_cpu(void *output)
+{
+	perf_iterate_sb(perf_defer_iterate_cpu, output, NULL);
+}
+
+static void perf_defer_deliver(struct perf_defer_session *session,
+			       struct perf_defer_output *output)
+{
+	int cpu;
+
+	output->session = session;
+	output->written = false;
+	perf_iterate_sb(perf_defer_iterate, output, NULL);
+	if (likely(output->written))
+		return;
+
+	/* Was it walked from outside before? Its task comes by only once. */
+	if (!xa_empty(&session->drained) &&
+	    xa_erase(&session->drained, output->record.cookie))
+		return;
+
+	if (perf_defer_leave(output))
+		return;
+
+	for (cpu = perf_defer_next_cpu(session, -1); cpu >= 0 && !output->written;
+	     cpu = perf_defer_next_cpu(session, cpu))
+		smp_call_function_single(cpu, perf_defer_write_cpu, output, 1);
+}
+
+/* After the last of a session's events nobody finds it any more. */
+static void perf_defer_put(struct perf_defer_session *session)
+{
+	if (!refcount_dec_and_mutex_lock(&session->refs, &sessions_mutex))
+		return;
+
+	hash_del(&session->node);
+	list_del(&session->shared);
+	mutex_unlock(&sessions_mutex);
+
+	/* Cancelling waits for grace periods, which closing a file should not. */
+	queue_work(system_unbound_wq, &session->free_work);
+}
+
+/* The session behind @session of those that share a client, which is put. */
+static struct perf_defer_session *
+perf_defer_next_shared(struct perf_defer_session *session)
+{
+	struct perf_defer_session *last = session, *next = NULL;
+
+	scoped_guard(mutex, &sessions_mutex) {
+		session = list_prepare_entry(session, &shared_sessions, shared);
+		list_for_each_entry_continue(session, &shared_sessions, shared) {
+			if (refcount_inc_not_zero(&session->refs)) {
+				next = session;
+				break;
+			}
+		}
+	}
+	if (last)
+		perf_defer_put(last);
+	return next;
 }
 
 static void perf_defer_callback(struct unwind_work *work,
@@ -217,23 +339,33 @@ static void perf_defer_callback(struct unwind_work *work,
 {
 	struct perf_defer_client *client =
 		container_of(work, struct perf_defer_client, work);
-	struct perf_defer_output output = {
-		.client	= client,
-		.task	= current,
-		.trace	= trace,
-		.record	= { .cookie = cookie },
-	};
+	struct perf_defer_output output __uninitialized;
+	struct perf_defer_session *session = NULL;
+
+	output.task = current;
+	output.trace = trace;
+	output.record.cookie = cookie;
 
 	/* A trace goes into the buffer as it is. */
 	static_assert(sizeof(*trace->entries) == sizeof(u64));
 
-	perf_iterate_sb(perf_defer_iterate, &output, NULL);
-	if (unlikely(!output.written) && !perf_defer_drained(client, cookie))
-		perf_defer_leave(&output);
+	if (likely(client != &shared_client)) {
+		session = container_of(client, struct perf_defer_session, own);
+		perf_defer_deliver(session, &output);
+	} else {
+		while ((session = perf_defer_next_shared(session)))
+			perf_defer_deliver(session, &output);
+	}
 
 	/* After the record is where it belongs, for perf_defer_drain_end(). */
 	this_cpu_dec(*client->waiting);
 }
+
+/*
+ * Callchains that are all deferred, for a sample in each context that can
+ * interrupt the others: nr, the marker, the cookie.
+ */
+static DEFINE_PER_CPU(u64 [PERF_NR_CONTEXTS][3], defer_chains);
 
 /**
  * perf_callchain_deferred - the callchain of a sample, with the user part deferred
@@ -252,8 +384,9 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	bool kernel = !event->attr.exclude_callchain_kernel;
 	u32 max_stack = event->attr.sample_max_stack;
 	struct perf_callchain_entry *entry;
+	u64 *chain;
+	u64 cookie __uninitialized;
 	unsigned int contexts;
-	u64 cookie;
 	int ret;
 
 	/* A guest's user stack is not this task's. */
@@ -268,7 +401,8 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	 * The marker and the cookie both take room that is set aside for context
 	 * markers. There is enough for both, or neither is stored.
 	 */
-	contexts = kernel && !user_mode(regs) ? 3 : 2;
+	kernel = kernel && !user_mode(regs);
+	contexts = kernel ? 3 : 2;
 	if (contexts > READ_ONCE(sysctl_perf_event_max_contexts_per_stack))
 		return NULL;
 
@@ -278,7 +412,15 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	if (!ret)
 		this_cpu_inc(*client->waiting);
 
-	entry = get_perf_callchain(regs, kernel, false, max_stack, false, true);
+	if (!kernel) {
+		chain = this_cpu_ptr(defer_chains)[interrupt_context_level()];
+		chain[0] = 2;
+		chain[1] = PERF_CONTEXT_USER_DEFERRED;
+		chain[2] = cookie;
+		return (struct perf_callchain_entry *)chain;
+	}
+
+	entry = get_perf_callchain(regs, true, false, max_stack, false, true);
 	if (!entry)
 		return NULL;
 
@@ -294,9 +436,6 @@ static int perf_defer_client_init(struct perf_defer_client *client)
 	client->waiting = alloc_percpu_gfp(long, GFP_KERNEL_ACCOUNT);
 	if (!client->waiting)
 		return -ENOMEM;
-
-	spin_lock_init(&client->lock);
-	INIT_LIST_HEAD(&client->left);
 
 	err = unwind_deferred_init(&client->work, perf_defer_callback,
 				   UNWIND_USER_MAX_ENTRIES);
@@ -340,21 +479,44 @@ static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 	if (!session)
 		return NULL;
 
+	spin_lock_init(&session->lock);
+	INIT_LIST_HEAD(&session->left);
+	INIT_LIST_HEAD(&session->outputs);
+	INIT_LIST_HEAD(&session->shared);
+	xa_init(&session->drained);
+
 	session->client = &session->own;
 	err = perf_defer_client_init(&session->own);
 	if (err == -EBUSY) {
 		session->client = &shared_client;
+		list_add_tail(&session->shared, &shared_sessions);
 	} else if (err) {
 		kfree(session);
 		return NULL;
 	}
 
 	refcount_set(&session->refs, 1);
+	session->deadline = jiffies - HZ;
 	session->owner = get_pid(owner);
-	xa_init(&session->drained);
 	INIT_WORK(&session->free_work, perf_defer_free);
 	hash_add(sessions, &session->node, (unsigned long)owner);
 	return session;
+}
+
+/* The session of a process, with a reference. */
+static struct perf_defer_session *perf_defer_session_get(struct pid *owner)
+{
+	struct perf_defer_session *session;
+
+	guard(mutex)(&sessions_mutex);
+
+	hash_for_each_possible(sessions, session, node, (unsigned long)owner) {
+		if (session->owner == owner) {
+			refcount_inc(&session->refs);
+			return session;
+		}
+	}
+	return perf_defer_session_new(owner);
 }
 
 /**
@@ -369,30 +531,28 @@ static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
  */
 int perf_defer_init(struct perf_event *event)
 {
-	struct pid *owner = task_tgid(current);
 	struct perf_defer_session *session;
 
 	if (!event->attr.defer_callchain && !event->attr.defer_output)
 		return 0;
 
 	if (event->parent) {
-		event->defer = event->parent->defer;
-		refcount_inc(&event->defer->refs);
-		return 0;
+		session = event->parent->defer;
+		refcount_inc(&session->refs);
+	} else {
+		session = perf_defer_session_get(task_tgid(current));
+		if (!session)
+			return -ENOMEM;
 	}
+	event->defer = session;
 
-	guard(mutex)(&sessions_mutex);
-
-	hash_for_each_possible(sessions, session, node, (unsigned long)owner) {
-		if (session->owner == owner) {
-			refcount_inc(&session->refs);
-			event->defer = session;
-			return 0;
-		}
+	INIT_LIST_HEAD(&event->defer_entry);
+	if (event->attr.defer_output && !event->hw.target) {
+		spin_lock(&session->lock);
+		list_add_tail(&event->defer_entry, &session->outputs);
+		spin_unlock(&session->lock);
 	}
-
-	event->defer = perf_defer_session_new(owner);
-	return event->defer ? 0 : -ENOMEM;
+	return 0;
 }
 
 /**
@@ -408,40 +568,11 @@ void perf_defer_exit(struct perf_event *event)
 
 	if (!session)
 		return;
-	if (!refcount_dec_and_mutex_lock(&session->refs, &sessions_mutex))
-		return;
 
-	hash_del(&session->node);
-	mutex_unlock(&sessions_mutex);
-
-	/* Cancelling waits for grace periods, which closing a file should not. */
-	queue_work(system_unbound_wq, &session->free_work);
-}
-
-/* The buffer's other writers are elsewhere, see the head of this file. */
-static void perf_defer_write_here(void *data)
-{
-	struct perf_defer_output *output = data;
-
-	perf_defer_write(output->event, output);
-}
-
-static void perf_defer_write_remote(struct perf_defer_output *output)
-{
-	static DEFINE_RAW_SPINLOCK(offline_lock);
-	struct perf_event *event = output->event;
-
-	if (event->cpu < 0) {
-		perf_event_call(event, perf_defer_write_here, output);
-		return;
-	}
-
-	guard(cpus_read_lock)();
-	if (smp_call_function_single(event->cpu, perf_defer_write_here, output, 1)) {
-		/* The CPU is offline, and stays so; nobody but us writes there. */
-		guard(raw_spinlock_irqsave)(&offline_lock);
-		perf_defer_write(event, output);
-	}
+	spin_lock(&session->lock);
+	list_del(&event->defer_entry);
+	spin_unlock(&session->lock);
+	perf_defer_put(session);
 }
 
 /*
@@ -462,7 +593,7 @@ static bool perf_defer_drain_task(struct perf_event *event,
 {
 	struct perf_defer_session *session = event->defer;
 	struct perf_defer_output output = {
-		.client	= session->client,
+		.session = session,
 		.event	= event,
 		.task	= task,
 		.trace	= trace,
@@ -544,14 +675,13 @@ static bool perf_defer_drain_tasks(struct perf_event *event,
 static void perf_defer_drain_left(struct perf_event *event, bool end)
 {
 	struct perf_defer_session *session = event->defer;
-	struct perf_defer_client *client = session->client;
 	struct perf_defer_left *left, *next;
 	LIST_HEAD(list);
 
-	scoped_guard(spinlock, &client->lock) {
-		list_splice_init(&client->left, &list);
+	scoped_guard(spinlock, &session->lock) {
+		list_splice_init(&session->left, &list);
 		if (end)
-			client->draining--;
+			session->draining--;
 	}
 
 	list_for_each_entry_safe(left, next, &list, node) {
@@ -560,7 +690,7 @@ static void perf_defer_drain_left(struct perf_event *event, bool end)
 			.entries	= left->entries,
 		};
 		struct perf_defer_output output = {
-			.client	= client,
+			.session = session,
 			.event	= event,
 			.task	= left->task,
 			.trace	= &trace,
@@ -585,11 +715,30 @@ static void perf_defer_drain_left(struct perf_event *event, bool end)
  */
 void perf_defer_drain_begin(struct perf_event *event)
 {
+	struct perf_defer_session *session = event->defer;
+
 	if (!event->attr.defer_output)
 		return;
 
-	guard(spinlock)(&event->defer->client->lock);
-	event->defer->client->draining++;
+	spin_lock(&session->lock);
+	session->draining++;
+	spin_unlock(&session->lock);
+}
+
+/*
+ * Until when to wait for tasks that are running. A profiler disables one event
+ * after the other, and they wait once together.
+ */
+static unsigned long perf_defer_deadline(struct perf_defer_session *session)
+{
+	unsigned long deadline;
+
+	spin_lock(&session->lock);
+	if (time_after_eq(jiffies, session->deadline + HZ))
+		session->deadline = jiffies + msecs_to_jiffies(PERF_DEFER_DRAIN_MS);
+	deadline = session->deadline;
+	spin_unlock(&session->lock);
+	return deadline;
 }
 
 /**
@@ -597,8 +746,9 @@ void perf_defer_drain_begin(struct perf_event *event)
  * @event:	the event, which perf_defer_drain_begin() was called for
  *
  * Writes into the event's buffer the stacks that its session still waits for. It
- * takes no longer than before when there is none, and else at most
- * PERF_DEFER_DRAIN_MS and the time of the walks.
+ * takes no longer than before when there is none, and else the time of the walks,
+ * and at most PERF_DEFER_DRAIN_MS, once for all events that are disabled within a
+ * second.
  *
  * Context: Task context, may sleep. No lock of the event or its context is held.
  */
@@ -622,7 +772,7 @@ void perf_defer_drain_end(struct perf_event *event)
 	else	/* Of the tasks that were walked from outside none waits. */
 		xa_destroy(&event->defer->drained);
 
-	deadline = jiffies + msecs_to_jiffies(PERF_DEFER_DRAIN_MS);
+	deadline = perf_defer_deadline(event->defer);
 	while (trace.entries) {
 		last = time_after(jiffies, deadline);
 		if (perf_defer_drain_tasks(event, &trace, last) || last)

@@ -8,6 +8,12 @@
  * user stack does not change while the task is in the kernel, so one walk serves
  * all clients and all their requests of one kernel entry.
  *
+ * Who asks after the walk, still in the same entry, gets what it found: a walk
+ * leaves that, under its cookie, in a buffer of the CPU, until another walk needs
+ * the buffer. Nothing has to be given back for it when the task returns to user
+ * space. If the buffer has been needed, the stack is walked again, from the same
+ * registers.
+ *
  * Generations
  *
  * What belongs together is called a generation here: a set of user registers,
@@ -37,9 +43,10 @@
  *
  * Nesting
  *
- * A task's unwind_task_info is used by that task alone, so what runs at the same
- * time is always nested: NMI in interrupt in task context, each finished before
- * the one below goes on. Three rules make that safe without locks:
+ * A task's unwind_task_info is written by that task alone, and read by others
+ * only where it cannot run (remote.c), so what runs at the same time is always
+ * nested: NMI in interrupt in task context, each finished before the one below
+ * goes on. Three rules make that safe without locks:
  *
  *  - The cookie is claimed first, by a cmpxchg from the value read before the
  *    state was looked at. Cookies never repeat, so a nested request that opened
@@ -72,13 +79,22 @@
  * available. That is asked only where an NMI queued the work, for the kernel
  * moves the registers within an entry, too.
  *
+ * A little of task context comes after the loop, too, with interrupts off: what
+ * restores the FPU's registers can be traced. No interrupt is raised for that.
+ * Requests other than an NMI's leave a second mark, which goes the same way as
+ * the first. When the walk finds it gone, user space has run, and there is no
+ * stack.
+ *
  * Within an entry
  *
- * Signal delivery, rt_sigreturn, uprobes and a tracer change the user registers
- * of a running entry. A stack that was asked for before is walked from the
- * registers as they were; the memory above the stack pointer stays what it was.
- * A request after the change opens a generation of its own, or is refused while
- * somebody waits for the one before (-EAGAIN).
+ * Signal delivery, rt_sigreturn, the restart of a system call, uprobes and a
+ * tracer change the user registers of a running entry. What was asked for is
+ * handed out before, by unwind_deferred_flush(), and again after, for what was
+ * asked for meanwhile. In between, a stack that was asked for before the change
+ * is walked from the registers as they were; the memory above the stack pointer
+ * stays what it was. An NMI may find the registers half changed, and is given no
+ * stack, as above. A request after the change opens a generation of its own, or
+ * is refused while somebody waits for the one before (-EAGAIN).
  *
  * Clients
  *
@@ -198,6 +214,13 @@ static bool same_regs(const struct unwind_user_regs *a,
 	return a->ip == b->ip && a->sp == b->sp && a->fp == b->fp;
 }
 
+/* Does a walk from @a find what one from @b does? */
+static bool same_start(const struct unwind_user_regs *a,
+		       const struct unwind_user_regs *b)
+{
+	return same_regs(a, b) && a->at_entry == b->at_entry;
+}
+
 #if IS_ENABLED(CONFIG_UNWIND_KUNIT_TEST)
 unwind_test_hook_t unwind_test_hook;
 EXPORT_SYMBOL_IF_KUNIT(unwind_test_hook);
@@ -221,9 +244,9 @@ EXPORT_SYMBOL_IF_KUNIT(unwind_count_preset);
  * UNWIND_QUEUE when the caller has to queue the work, 0 when that has been done,
  * 1 when client @bit had asked before, -EAGAIN when another stack is in the way.
  */
-VISIBLE_IF_KUNIT int
-unwind_request(struct unwind_task_info *info, unsigned int bit,
-	       const struct unwind_user_regs *regs, bool nmi, u64 *cookie)
+static __always_inline int
+__unwind_request(struct unwind_task_info *info, unsigned int bit,
+		 const struct unwind_user_regs *regs, bool nmi, u64 *cookie)
 {
 	const u64 mine = UNWIND_ASKED(bit) | UNWIND_WAITS(bit);
 	u64 seen, state, new;
@@ -240,10 +263,10 @@ again:
 
 	if (state & UNWIND_WAITS_MASK) {
 		if (unlikely(info->exec == EXEC_NONE &&
-			     !same_regs(&info->regs, regs)))
+			     !same_start(&info->regs, regs)))
 			return -EAGAIN;
 	} else if (!live ||
-		   (info->exec == EXEC_NONE && !same_regs(&info->regs, regs))) {
+		   (info->exec == EXEC_NONE && !same_start(&info->regs, regs))) {
 		/*
 		 * Close the one that lives before its cookie and its registers
 		 * go, or else a nested request takes the new ones for its.
@@ -297,15 +320,14 @@ again:
 	unwind_test_point(info);
 	return state & UNWIND_WAITS_MASK ? 0 : UNWIND_QUEUE;
 }
-EXPORT_SYMBOL_IF_KUNIT(unwind_request);
 
 /*
  * Take from @info all who wait, and what their stack starts from. Returns the
  * state as it was.
  */
-VISIBLE_IF_KUNIT u64
-unwind_take(struct unwind_task_info *info, struct unwind_user_regs *regs,
-	    u64 *cookie)
+static __always_inline u64
+__unwind_take(struct unwind_task_info *info, struct unwind_user_regs *regs,
+	      u64 *cookie)
 {
 	u64 state;
 
@@ -325,7 +347,22 @@ unwind_take(struct unwind_task_info *info, struct unwind_user_regs *regs,
 	unwind_test_point(info);
 	return state;
 }
+
+#if IS_ENABLED(CONFIG_UNWIND_KUNIT_TEST)
+int unwind_request(struct unwind_task_info *info, unsigned int bit,
+		   const struct unwind_user_regs *regs, bool nmi, u64 *cookie)
+{
+	return __unwind_request(info, bit, regs, nmi, cookie);
+}
+EXPORT_SYMBOL_IF_KUNIT(unwind_request);
+
+u64 unwind_take(struct unwind_task_info *info, struct unwind_user_regs *regs,
+		u64 *cookie)
+{
+	return __unwind_take(info, regs, cookie);
+}
 EXPORT_SYMBOL_IF_KUNIT(unwind_take);
+#endif
 
 /*
  * Does @state say that @work waits, the present owner of @bit?
@@ -356,8 +393,24 @@ unwind_late(u64 state, const struct unwind_user_regs *then,
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_late);
 
+/* Has it for the current task? */
+static __always_inline bool late_now(u64 state,
+				     const struct unwind_user_regs *then)
+{
+	struct unwind_user_regs now __uninitialized;
+
+	if (likely(!(state & STATE_NMI)))
+		return unlikely(!arch_unwind_entry_asked());
+
+	arch_unwind_user_regs(&now, task_pt_regs(current));
+	return unwind_late(state, then, &now);
+}
+
 /**
  * struct unwind_buffer - where a walk puts what it finds
+ * @cookie:	of the stack that is in it, 0 for none
+ * @nr:		entries of that stack
+ * @walked:	the most entries that its walk was to find
  * @max:	room in @entries
  * @entries:	the entries of the trace
  *
@@ -365,113 +418,151 @@ EXPORT_SYMBOL_IF_KUNIT(unwind_late);
  * for the next walk that begins there, as long as there are clients.
  */
 struct unwind_buffer {
+	u64		cookie;
+	unsigned int	nr;
+	unsigned int	walked;
 	unsigned int	max;
 	unsigned long	entries[] __counted_by(max);
 };
 
 static DEFINE_PER_CPU(struct unwind_buffer *, spare_buffer);
 
-static struct unwind_buffer *buffer_get(unsigned int max)
+/* Has the stack of @state been walked before? */
+static bool walked_before(u64 state)
 {
-	struct unwind_buffer *buffer = this_cpu_xchg(spare_buffer, NULL);
+	return state & UNWIND_ASKED_MASK &
+	       ~((state & UNWIND_WAITS_MASK) >> UNWIND_CLIENTS);
+}
 
+/*
+ * Get a buffer for @max entries, and where a stack is asked for @again the one
+ * that it was left in. A buffer can be taken from another CPU's, so this is an
+ * xchg() that all CPUs see.
+ */
+static __always_inline struct unwind_buffer *
+buffer_get(struct unwind_task_info *info, bool again, unsigned int max)
+{
+	struct unwind_buffer **spare = raw_cpu_ptr(&spare_buffer), *buffer;
+
+	if (unlikely(again))
+		spare = per_cpu_ptr(&spare_buffer, info->cpu);
+
+	buffer = xchg(spare, NULL);
 	if (likely(buffer && buffer->max >= max))
 		return buffer;
 
 	kvfree(buffer);
 	buffer = kvmalloc(struct_size(buffer, entries, max),
 			  GFP_KERNEL | __GFP_NOWARN);
-	if (buffer)
+	if (buffer) {
+		buffer->cookie = 0;
 		buffer->max = max;
+	}
 	return buffer;
 }
 
-static void buffer_put(struct unwind_buffer *buffer)
+static void buffer_put(struct unwind_task_info *info,
+		       struct unwind_buffer *buffer)
 {
-	if (unlikely(!buffer))
-		return;
-
-	/* Whoever takes the last client away gives back what comes after this. */
-	if (likely(READ_ONCE(clients_max)))
-		buffer = this_cpu_xchg(spare_buffer, buffer);
-	kvfree(buffer);
+	scoped_guard(preempt) {
+		info->cpu = smp_processor_id();
+		/*
+		 * Who takes the last client away waits for this section, and then
+		 * gives back what is there.
+		 */
+		if (likely(READ_ONCE(clients_max)))
+			buffer = xchg(this_cpu_ptr(&spare_buffer), buffer);
+	}
+	if (unlikely(buffer))
+		kvfree(buffer);
 }
 
-DEFINE_FREE(unwind_buffer, struct unwind_buffer *, buffer_put(_T))
+/* Fill @buffer with the stack that @regs and @cookie are of, if it is not. */
+static void buffer_walk(struct unwind_buffer *buffer,
+			const struct unwind_user_regs *regs, u64 cookie,
+			unsigned int max)
+{
+	struct unwind_stacktrace trace __uninitialized;
+
+	if (unlikely(buffer->cookie == cookie &&
+		     (buffer->nr < buffer->walked || buffer->walked >= max)))
+		return;
+
+	trace.entries = buffer->entries;
+	unwind_user_regs(&trace, regs, max);
+	buffer->cookie = cookie;
+	buffer->nr = trace.nr;
+	buffer->walked = max;
+}
 
 /* Walk the stack once, and call all who wait for it. */
-static void unwind_deferred_run(struct unwind_task_info *info, bool moved)
+VISIBLE_IF_KUNIT void unwind_deferred_run(struct unwind_task_info *info)
 {
-	struct unwind_buffer *buffer __free(unwind_buffer) = NULL;
-	struct unwind_user_regs regs, now;
-	struct unwind_stacktrace trace = {};
+	struct unwind_user_regs regs __uninitialized;
+	struct unwind_buffer *buffer = NULL;
 	u64 state, waits, cookie;
-	unsigned int bit, max;
+	unsigned int max, nr = 0;
+	bool again;
+	int idx;
 
 	/*
 	 * An NMI in between is either among those that are taken, and what it
 	 * wants is read the second time, or it finds that left for its own walk.
 	 */
 	max = xchg(&info->want, 0);
-	state = unwind_take(info, &regs, &cookie);
+	again = walked_before(READ_ONCE(info->state));
+	if (likely(!again) || max > info->walked)
+		WRITE_ONCE(info->walked, max);
+	state = __unwind_take(info, &regs, &cookie);
 	if (unlikely(!(state & UNWIND_WAITS_MASK)))
 		return;
 	max = max(max, READ_ONCE(info->want));
 	max = min(max, READ_ONCE(clients_max));
 
-	now = regs;
-	if (unlikely(state & STATE_NMI) && !moved)
-		arch_unwind_user_regs(&now, task_pt_regs(current));
-
-	if (likely(info->exec != EXEC_NO_STACK &&
-		   !unwind_late(state, &regs, &now)))
-		buffer = buffer_get(max);
+	if (likely(info->exec != EXEC_NO_STACK && !late_now(state, &regs) &&
+		   max))
+		buffer = buffer_get(info, again, max);
 	if (likely(buffer)) {
-		trace.entries = buffer->entries;
-		unwind_user_regs(&trace, &regs, max);
+		buffer_walk(buffer, &regs, cookie, max);
+		nr = min(buffer->nr, max);
 	}
 
 	/*
 	 * Not held over the walk: a fault may take as long as user space likes,
 	 * and unwind_deferred_cancel() must not wait for that.
 	 */
-	guard(srcu)(&clients_srcu);
+	idx = srcu_read_lock(&clients_srcu);
 	for (waits = state & UNWIND_WAITS_MASK; waits; waits &= waits - 1) {
-		struct unwind_stacktrace part = trace;
+		unsigned int bit = __ffs64(waits) - UNWIND_CLIENTS;
+		struct unwind_stacktrace trace __uninitialized;
 		struct unwind_work *work;
 
-		bit = __ffs64(waits) - UNWIND_CLIENTS;
 		work = srcu_dereference(clients[bit], &clients_srcu);
 		if (!work || !unwind_waits(state, work, bit))
 			continue;
-		part.nr = min(trace.nr, work->max);
-		work->func(work, &part, cookie);
+		trace.nr = min(nr, work->max);
+		trace.entries = buffer ? buffer->entries : NULL;
+		work->func(work, &trace, cookie);
 	}
+	srcu_read_unlock(&clients_srcu, idx);
+
+	if (likely(buffer))
+		buffer_put(info, buffer);
 }
+EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_run);
 
 static void unwind_deferred_task_work(struct callback_head *head)
 {
-	unwind_deferred_run(container_of(head, struct unwind_task_info, work),
-			    false);
+	unwind_deferred_run(container_of(head, struct unwind_task_info, work));
 }
 
-static void unwind_deferred_run_early(bool moved)
+void __unwind_deferred_flush(void)
 {
 	struct unwind_task_info *info = &current->unwind_info;
 
 	/* Off the list, or else the next request would queue it twice. */
 	task_work_cancel(current, &info->work);
-	unwind_deferred_run(info, moved);
-}
-
-void __unwind_deferred_flush(void)
-{
-	unwind_deferred_run_early(false);
-}
-
-void __unwind_deferred_regs_moved(void)
-{
-	unwind_deferred_run_early(true);
+	unwind_deferred_run(info);
 }
 
 /**
@@ -547,8 +638,8 @@ static void want_entries(struct unwind_task_info *info, u32 max)
 /**
  * unwind_deferred_request_max - ask for the current task's user stack
  * @work:	who asks
- * @max:	the most entries wanted, 1 to what the client registered with; the
- *		stack has as many as the request that wants the most
+ * @max:	the most entries wanted; more than the client registered with counts
+ *		as that. The stack has as many as the request that wants the most
  * @cookie:	set to the name of the stack, never 0; the same for all requests
  *		of one kernel entry, whoever asks, and another one in the next
  *
@@ -568,13 +659,15 @@ static void want_entries(struct unwind_task_info *info, u32 max)
  *		  context is NMI and the architecture has no cmpxchg that is safe
  *		  there
  * * -EAGAIN	- the user registers have changed since a request that still
- *		  waits, or the task is in the middle of an execve()
+ *		  waits; or the task is in the middle of an execve(); or the
+ *		  client has been given this stack before, with fewer than @max
+ *		  entries
  */
 int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 				u64 *cookie)
 {
 	struct unwind_task_info *info = &current->unwind_info;
-	struct unwind_user_regs regs;
+	struct unwind_user_regs regs __uninitialized;
 	bool nmi = in_nmi();
 	int bit, ret;
 
@@ -587,19 +680,26 @@ int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 		return -EAGAIN;
 
 	/* Pairs with the synchronize_rcu() in unwind_deferred_cancel(). */
-	guard(rcu)();
+	guard(preempt_notrace)();
 
-	bit = READ_ONCE(work->bit);
+	/* Pairs with the smp_store_release() in unwind_deferred_init(). */
+	bit = smp_load_acquire(&work->bit);
 	if (unlikely(bit < 0))
 		return -EINVAL;
 
 	arch_unwind_user_regs(&regs, task_pt_regs(current));
-	ret = unwind_request(info, bit, &regs, nmi, cookie);
+	ret = __unwind_request(info, bit, &regs, nmi, cookie);
+	/* The client has had this stack, and wants more of it now? */
+	if (ret == 1 && unlikely(max > READ_ONCE(info->walked)) &&
+	    !(READ_ONCE(info->state) & UNWIND_WAITS(bit)))
+		return -EAGAIN;
 	if (ret >= 0)
 		want_entries(info, max);
 	if (ret != UNWIND_QUEUE)
 		return ret;
 
+	if (!nmi)
+		arch_unwind_entry_ask();
 	ret = task_work_add(current, &info->work,
 			    nmi ? TWA_NMI_CURRENT : TWA_RESUME | TWAF_NO_ALLOC);
 	/* It fails for a task that is exiting, and that was looked at. */
@@ -660,7 +760,11 @@ int unwind_deferred_init(struct unwind_work *work, unwind_callback_t func,
 	rcu_assign_pointer(clients[bit], work);
 	update_max();
 
-	WRITE_ONCE(work->bit, bit);
+	/*
+	 * Pairs with the smp_load_acquire() in unwind_deferred_request_max(): a
+	 * request of this client finds its registration counted.
+	 */
+	smp_store_release(&work->bit, bit);
 	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_init);
@@ -674,7 +778,8 @@ EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_init);
  * of tasks.
  *
  * Context: Task context, may sleep: waits for a grace period, and for callbacks
- * that run. Not from a callback, which would wait for itself; lockdep tells.
+ * that run. Not from a callback, which would wait for itself; lockdep tells. Of
+ * several that cancel the same client at once only the last to return has waited.
  */
 void unwind_deferred_cancel(struct unwind_work *work)
 {
@@ -690,12 +795,13 @@ void unwind_deferred_cancel(struct unwind_work *work)
 	}
 
 	/*
-	 * Pairs with the rcu guard in unwind_deferred_request(): no request that
-	 * has seen the bit is under way after this, on whatever CPU and in
-	 * whatever context. Those to come find it gone.
+	 * Pairs with the preempt_notrace guard in unwind_deferred_request_max():
+	 * no request that has seen the bit is under way after this, on whatever
+	 * CPU and in whatever context. Those to come find it gone. And with that
+	 * in buffer_put(): no buffer is kept for the last client after this.
 	 */
 	synchronize_rcu();
-	/* Pairs with the srcu guard in unwind_deferred_run(). */
+	/* Pairs with the srcu_read_lock() in unwind_deferred_run(). */
 	synchronize_srcu(&clients_srcu);
 
 	/*

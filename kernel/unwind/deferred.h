@@ -18,13 +18,17 @@ enum unwind_exec {
 
 bool unwind_waits(u64 state, const struct unwind_work *work, unsigned int bit);
 
-#if IS_ENABLED(CONFIG_KUNIT)
+#if IS_ENABLED(CONFIG_UNWIND_KUNIT_TEST)
 int unwind_request(struct unwind_task_info *info, unsigned int bit,
 		   const struct unwind_user_regs *regs, bool nmi, u64 *cookie);
 u64 unwind_take(struct unwind_task_info *info, struct unwind_user_regs *regs,
 		u64 *cookie);
+#endif
+
+#if IS_ENABLED(CONFIG_KUNIT)
 bool unwind_late(u64 state, const struct unwind_user_regs *then,
 		 const struct unwind_user_regs *now);
+void unwind_deferred_run(struct unwind_task_info *info);
 #endif
 
 #if IS_ENABLED(CONFIG_UNWIND_KUNIT_TEST)

@@ -174,7 +174,7 @@ static void remote_walk(struct remote_page *rp, const struct remote_start *start
 	if (regs->at_entry && trace->nr < max) {
 		/* Without the caller the rest would be a wrong stack. */
 		if (!remote_read_word(rp, state.cfa, state.word, &ra) ||
-		    !user_text_address(ra, state.word))
+		    !user_text_address(&state, ra))
 			return;
 		state.cfa += state.word;
 		trace->entries[trace->nr++] = ra;
@@ -197,6 +197,8 @@ static void remote_walk(struct remote_page *rp, const struct remote_start *start
  *
  * Context: Any. By the time it returns it may have changed, unless @task is kept
  * from running.
+ * Return: true while the callback of @work has not been called for a stack that
+ * it asked for.
  */
 bool unwind_deferred_waits(struct unwind_work *work, struct task_struct *task)
 {

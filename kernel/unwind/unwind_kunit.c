@@ -7,8 +7,8 @@
  * wherever one can be put there: a record that it would go on from.
  *
  * Suite unwind_deferred: requests, on a struct unwind_task_info of the test's own
- * and with the KUnit thread's mark. The callbacks need a task that returns to user
- * space; tools/testing/selftests/unwind has them.
+ * and with the KUnit thread's marks. When the callbacks are called takes a task
+ * that returns to user space; tools/testing/selftests/unwind has that.
  */
 #include <kunit/test.h>
 #include <linux/file.h>
@@ -23,6 +23,7 @@
 
 #include <asm/desc.h>
 #include <asm/segment.h>
+#include <asm/unwind_user.h>
 
 #include "deferred.h"
 
@@ -732,7 +733,7 @@ static bool is_marked(void)
 /* The thread does not really return, so the test does what would be done then. */
 static void return_to_user(void)
 {
-	current_thread_info()->status &= ~TS_UNWIND;
+	current_thread_info()->status &= ~(TS_UNWIND | TS_UNWIND_ASKED);
 }
 
 static void set_marked(bool marked)
@@ -1813,6 +1814,169 @@ static void unwind_deferred_cookie_cpus(struct kunit *test)
 	set_cpus_allowed_ptr(current, cpu_possible_mask);
 }
 
+/*
+ * What the callbacks are given
+ */
+
+/**
+ * struct given - a client that notes what it is given
+ * @work:	the client
+ * @calls:	how often it was called
+ * @cookie:	the last time
+ * @trace:	the last time, with room for MAX_ENTRIES
+ */
+struct given {
+	struct unwind_work	work;
+	unsigned int		calls;
+	u64			cookie;
+	struct unwind_stacktrace trace;
+};
+
+static void note_given(struct unwind_work *work, struct unwind_stacktrace *trace,
+		       u64 cookie)
+{
+	struct given *given = container_of(work, struct given, work);
+
+	given->calls++;
+	given->cookie = cookie;
+	given->trace.nr = min_t(unsigned int, trace->nr, MAX_ENTRIES);
+	memcpy(given->trace.entries, trace->entries,
+	       given->trace.nr * sizeof(*trace->entries));
+}
+
+static struct given *new_given(struct kunit *test)
+{
+	struct given *given = kunit_kzalloc(test, sizeof(*given), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, given);
+	given->trace.entries = kunit_kmalloc_array(test, MAX_ENTRIES,
+						   sizeof(*given->trace.entries),
+						   GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, given->trace.entries);
+	KUNIT_ASSERT_EQ(test, 0, unwind_deferred_init(&given->work, note_given,
+						      MAX_ENTRIES));
+	KUNIT_ASSERT_EQ(test, 0,
+			kunit_add_action_or_reset(test, cancel_client,
+						  &given->work));
+	return given;
+}
+
+/* As a request in task context, for @max entries. */
+static u64 want(struct kunit *test, struct given *given, unsigned int max)
+{
+	struct deferred *d = test->priv;
+	u64 cookie;
+
+	KUNIT_ASSERT_EQ(test, UNWIND_QUEUE, ask(d, given->work.bit, &cookie));
+	d->info.want = max;
+	arch_unwind_entry_ask();
+	return cookie;
+}
+
+#define KEPT	10
+
+/* One walk a kernel entry: who asks after it is given the same. */
+static void unwind_deferred_kept(struct kunit *test)
+{
+	struct given *first = new_given(test), *second = new_given(test);
+	unsigned long fp = map_stack(test, STACK, PAGE_SIZE) + 64;
+	struct deferred *d = test->priv;
+	unsigned long entries[KEPT];
+	unsigned int i;
+	u64 cookie;
+
+	put_ladder(test, 8, fp, 20);
+	d->regs = start_regs(8, fp, fp);
+	cookie = want(test, first, KEPT);
+	unwind_deferred_run(&d->info);
+	KUNIT_EXPECT_EQ(test, 1, first->calls);
+	KUNIT_EXPECT_EQ(test, 0, second->calls);
+	KUNIT_EXPECT_EQ(test, cookie, first->cookie);
+	expect_ladder(test, first->trace, KEPT);
+
+	/* A walk would find this. */
+	put_record(test, 8, fp, fp + LADDER_STEP, CALLER);
+	KUNIT_EXPECT_EQ(test, cookie, want(test, second, KEPT));
+	unwind_deferred_run(&d->info);
+	KUNIT_EXPECT_EQ(test, 1, first->calls);
+	KUNIT_EXPECT_EQ(test, 1, second->calls);
+	KUNIT_EXPECT_EQ(test, cookie, second->cookie);
+	expect_ladder(test, second->trace, KEPT);
+
+	/* The next entry has a stack of its own. */
+	return_to_user();
+	KUNIT_EXPECT_NE(test, cookie, want(test, second, KEPT));
+	unwind_deferred_run(&d->info);
+	KUNIT_EXPECT_EQ(test, 1, first->calls);
+	KUNIT_EXPECT_EQ(test, 2, second->calls);
+	entries[0] = START_IP;
+	entries[1] = CALLER;
+	for (i = 2; i < KEPT; i++)
+		entries[i] = TEXT(i - 1);
+	expect_entries(test, second->trace, entries, KEPT);
+}
+
+/* Who wants more than the walk was to find is not given less. */
+static void unwind_deferred_kept_short(struct kunit *test)
+{
+	struct given *first = new_given(test), *second = new_given(test);
+	unsigned long fp = map_stack(test, STACK, PAGE_SIZE) + 64;
+	struct deferred *d = test->priv;
+	u64 cookie;
+
+	put_ladder(test, 8, fp, 20);
+	d->regs = start_regs(8, fp, fp);
+	cookie = want(test, first, 5);
+	unwind_deferred_run(&d->info);
+	expect_ladder(test, first->trace, 5);
+	KUNIT_EXPECT_EQ(test, 5, d->info.walked);
+
+	KUNIT_EXPECT_EQ(test, cookie, want(test, second, 15));
+	unwind_deferred_run(&d->info);
+	expect_ladder(test, second->trace, 15);
+	KUNIT_EXPECT_EQ(test, 15, d->info.walked);
+}
+
+/* The end of the chain is the end, however many entries are wanted. */
+static void unwind_deferred_kept_whole(struct kunit *test)
+{
+	struct given *first = new_given(test), *second = new_given(test);
+	unsigned long fp = map_stack(test, STACK, PAGE_SIZE) + 64;
+	struct deferred *d = test->priv;
+
+	put_ladder(test, 8, fp, 9);
+	d->regs = start_regs(8, fp, fp);
+	want(test, first, 50);
+	unwind_deferred_run(&d->info);
+	expect_ladder(test, first->trace, 10);
+
+	put_record(test, 8, fp, fp + LADDER_STEP, CALLER);
+	want(test, second, 50);
+	unwind_deferred_run(&d->info);
+	expect_ladder(test, second->trace, 10);
+}
+
+/*
+ * A request after the exit loop, in task context: by the time of the walk user
+ * space has run, and taken the mark with it.
+ */
+static void unwind_deferred_mark_gone(struct kunit *test)
+{
+	unsigned long fp = map_stack(test, STACK, PAGE_SIZE) + 64;
+	struct given *given = new_given(test);
+	struct deferred *d = test->priv;
+	u64 cookie;
+
+	put_ladder(test, 8, fp, 20);
+	d->regs = start_regs(8, fp, fp);
+	cookie = want(test, given, KEPT);
+	return_to_user();
+	unwind_deferred_run(&d->info);
+	KUNIT_EXPECT_EQ(test, 1, given->calls);
+	KUNIT_EXPECT_EQ(test, cookie, given->cookie);
+	KUNIT_EXPECT_EQ(test, 0, given->trace.nr);
+}
+
 static struct kunit_case unwind_deferred_cases[] = {
 	KUNIT_CASE(unwind_deferred_one_entry),
 	KUNIT_CASE(unwind_deferred_next_entry),
@@ -1831,6 +1995,10 @@ static struct kunit_case unwind_deferred_cases[] = {
 	KUNIT_CASE(unwind_deferred_kthread),
 	KUNIT_CASE(unwind_deferred_cookie_wrap),
 	KUNIT_CASE(unwind_deferred_cookie_cpus),
+	KUNIT_CASE(unwind_deferred_kept),
+	KUNIT_CASE(unwind_deferred_kept_short),
+	KUNIT_CASE(unwind_deferred_kept_whole),
+	KUNIT_CASE(unwind_deferred_mark_gone),
 	{}
 };
 

@@ -19,6 +19,7 @@
  */
 #include <linux/kernel.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/sched/task_stack.h>
 #include <linux/uaccess.h>
 #include <linux/unwind_user.h>
@@ -31,24 +32,49 @@
 #include "user.h"
 
 /*
- * Read one record where sleeping is all right. False: it cannot be read.
+ * A fault may never come back: userfaultfd, FUSE. It ends when the task is killed,
+ * but a task that is dying cannot be killed again: prepare_signal() drops signals
+ * for a process that exits, and nobody wakes a thread behind exit_signals(). In
+ * an execve() others may wait for cred_guard_mutex meanwhile.
+ */
+static bool user_fault_allowed(void)
+{
+	return !(current->flags & PF_EXITING) &&
+	       !(READ_ONCE(current->signal->flags) & SIGNAL_GROUP_EXIT) &&
+	       !current->in_execve;
+}
+
+/* Read what a fault may have to bring. False: it cannot be read. */
+static bool read_user(void *to, unsigned long from, unsigned int size)
+{
+	bool fault = user_fault_allowed();
+	unsigned long left;
+
+	if (unlikely(!fault))
+		pagefault_disable();
+	left = copy_from_user(to, (const void __user *)from, size);
+	if (unlikely(!fault))
+		pagefault_enable();
+	return !left;
+}
+
+/*
+ * Read one record outside of the window. False: it cannot be read.
  */
 static noinline bool fp_record_slow(unsigned long fp, unsigned int word,
 				    unsigned long *next_fp, unsigned long *ra)
 {
-	const void __user *record = (const void __user *)fp;
-
 	if (word == 8) {
 		u64 words[ARCH_UNWIND_USER_RECORD_WORDS];
 
-		if (copy_from_user(words, record, sizeof(words)))
+		if (!read_user(words, fp, sizeof(words)))
 			return false;
 		*next_fp = words[0];
 		*ra = words[1];
 	} else {
 		u32 words[ARCH_UNWIND_USER_RECORD_WORDS];
 
-		if (copy_from_user(words, record, sizeof(words)))
+		if (!read_user(words, fp, sizeof(words)))
 			return false;
 		*next_fp = words[0];
 		*ra = words[1];
@@ -80,34 +106,33 @@ fp_walk_word(struct unwind_user_state *to, unsigned long *entries,
 	     unsigned int max, const unsigned int word)
 {
 	struct unwind_user_state state = *to;	/* in registers */
-	unsigned long *entry = entries, *end = entries + max;
+	unsigned long *end = entries + max;
+	long left = -(long)max;			/* counts up to 0, at end */
 
-	while (entry != end) {
-		unsigned long next_fp, ra;
+	while (left) {
+		unsigned long next_fp, ra = -1UL;
 
 		pagefault_disable();
 		arch_unwind_user_begin();
 		do {
-			ra = -1UL;
 			if (unlikely(!fp_valid(&state, word)))
 				break;
 			state.fp = arch_unwind_user_mask(state.fp);
 			arch_unwind_user_record(state.fp, word, &next_fp, &ra);
-			if (!fp_take(&state, entry, next_fp, ra, word))
+			if (!fp_take(&state, &end[left], next_fp, ra, word))
 				break;
-			entry++;
-		} while (entry != end);
+		} while (++left);
 		arch_unwind_user_end();
 		pagefault_enable();
 
 		/* The end of the chain, unless the record is not present. */
-		if (entry == end || ra || !fp_step_slow(&state, entry, word))
+		if (!left || ra || !fp_step_slow(&state, &end[left], word))
 			break;
-		entry++;
+		left++;
 	}
 
 	*to = state;
-	return entry - entries;
+	return max + left;
 }
 
 static noinline unsigned int
@@ -168,17 +193,17 @@ static unsigned int unwind_user_entry_frame(struct unwind_user_state *state,
 	if (state->word == 8) {
 		u64 word;
 
-		if (copy_from_user(&word, (void __user *)state->cfa, sizeof(word)))
+		if (!read_user(&word, state->cfa, sizeof(word)))
 			return 0;
 		ra = word;
 	} else {
 		u32 word;
 
-		if (copy_from_user(&word, (void __user *)state->cfa, sizeof(word)))
+		if (!read_user(&word, state->cfa, sizeof(word)))
 			return 0;
 		ra = (u32)(word + state->cs_base);
 	}
-	if (!user_text_address(ra, state->word))
+	if (!user_text_address(state, ra))
 		return 0;
 
 	state->cfa += state->word;
@@ -227,12 +252,13 @@ static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace)
  * readable, or with a return address that is no user address.
  *
  * Context: Task context of a task with an mm. May fault and sleep; a fault that
- * does not come back (userfaultfd, FUSE) ends when the task is killed.
+ * does not come back (userfaultfd, FUSE) ends when the task is killed. Of a task
+ * that is dying or in an execve() only what is present is read.
  */
 void unwind_user_regs(struct unwind_stacktrace *trace,
 		      const struct unwind_user_regs *regs, unsigned int max)
 {
-	struct unwind_user_state state;
+	struct unwind_user_state state __uninitialized;
 
 	trace->nr = 0;
 	if (unlikely(!max || !unwind_user_start(&state, regs)))

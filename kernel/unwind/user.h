@@ -12,6 +12,7 @@
  * struct unwind_user_state - where a walk has come to
  * @fp:		frame pointer: address of the next frame record, if there is one
  * @cfa:	everything below belongs to frames already walked
+ * @text:	size of what may hold code, from FIRST_TEXT on
  * @cs_base:	added to 32-bit code addresses
  * @ss_base:	added to 32-bit stack addresses
  * @word:	size of a stack word
@@ -19,18 +20,20 @@
 struct unwind_user_state {
 	unsigned long	fp;
 	unsigned long	cfa;
+	unsigned long	text;
 	unsigned long	cs_base;
 	unsigned long	ss_base;
 	unsigned int	word;
 };
 
-/* A return address is in user space, and not in the page of NULL pointers. */
-static __always_inline bool user_text_address(unsigned long addr,
-					      const unsigned int word)
-{
-	const unsigned long max = word == 8 ? TASK_SIZE_MAX : SZ_4G;
+/* The page of NULL pointers holds no code. */
+#define FIRST_TEXT	PAGE_SIZE
 
-	return addr - PAGE_SIZE < max - PAGE_SIZE;
+/* A return address is in user space. */
+static __always_inline bool
+user_text_address(const struct unwind_user_state *state, unsigned long addr)
+{
+	return addr - FIRST_TEXT < state->text;
 }
 
 /* Begin a walk at @regs. False: that is no stack that can be walked. */
@@ -43,6 +46,7 @@ unwind_user_start(struct unwind_user_state *state,
 	state->cs_base = 0;
 	state->ss_base = 0;
 	state->word = regs->word;
+	state->text = (regs->word == 8 ? TASK_SIZE_MAX : SZ_4G) - FIRST_TEXT;
 
 	if (unlikely(regs->word == 4)) {
 		if (!arch_unwind_user_segments(regs, &state->cs_base,
@@ -73,7 +77,7 @@ fp_take(struct unwind_user_state *state, unsigned long *entry,
 		ra = ra ? (u32)(ra + state->cs_base) : 0;
 		next_fp = (u32)(next_fp + state->ss_base);
 	}
-	if (unlikely(!user_text_address(ra, word)))
+	if (unlikely(!user_text_address(state, ra)))
 		return false;
 
 	*entry = ra;

@@ -23,6 +23,16 @@
  */
 #define ARCH_UNWIND_USER_RECORD_WORDS	2
 
+/* Without a uprobe that has been hit there is nothing to look at. */
+static __always_inline bool arch_unwind_user_at_entry(struct pt_regs *regs)
+{
+#ifdef CONFIG_UPROBES
+	return unlikely(current->utask) && is_uprobe_at_func_entry(regs);
+#else
+	return false;
+#endif
+}
+
 /**
  * arch_unwind_user_regs - note where a walk of current's user stack starts
  * @dst:	filled in
@@ -41,7 +51,7 @@ arch_unwind_user_regs(struct unwind_user_regs *dst, const struct pt_regs *regs)
 	dst->fp = regs->bp;
 	dst->cs = regs->cs;
 	dst->ss = regs->ss;
-	dst->at_entry = is_uprobe_at_func_entry((struct pt_regs *)regs);
+	dst->at_entry = arch_unwind_user_at_entry((struct pt_regs *)regs);
 
 	if (unlikely(!user_mode((struct pt_regs *)regs) ||
 		     (regs->flags & X86_VM_MASK)))
@@ -168,6 +178,24 @@ static __always_inline void arch_unwind_entry_mark(void)
 static __always_inline bool arch_unwind_entry_marked(void)
 {
 	return READ_ONCE(current_thread_info()->status) & TS_UNWIND;
+}
+
+/*
+ * The mark of a request whose walk has to be in the same kernel entry.
+ *
+ * Set in task context and by interrupts, not by NMIs: the word is changed by one
+ * instruction each time, so that it does not matter whom an interrupt interrupts.
+ */
+static __always_inline void arch_unwind_entry_ask(void)
+{
+	asm volatile("orl %[mark], %[status]"
+		     : [status] "+m" (current_thread_info()->status)
+		     : [mark] "i" (TS_UNWIND_ASKED));
+}
+
+static __always_inline bool arch_unwind_entry_asked(void)
+{
+	return READ_ONCE(current_thread_info()->status) & TS_UNWIND_ASKED;
 }
 
 #endif /* _ASM_X86_UNWIND_USER_H */
