@@ -12,7 +12,8 @@
  * @regs:	the user registers at the first request
  * @work:	queued on the task's task_work list while somebody waits
  * @want:	the most entries that any of the requests wants
- * @walked:	the most entries that the last walk was to find
+ * @walked:	the most entries that a walk of this stack was to find, the least of
+ *		these
  * @cpu:	where what it found may still be
  * @exec:	how far an execve() has come, see kernel/unwind/deferred.c
  *

@@ -16,9 +16,9 @@
  * others for which there was none. They share one client, and with it stacks that
  * may be somebody else's; a reader ignores a cookie that it does not wait for.
  *
- * A record goes where the task leaves the kernel. If the session has no enabled
- * event there, because it records some of the CPUs only, another of its CPUs gets
- * the record.
+ * A record goes where the task leaves the kernel. If the session has no event
+ * there that would take it, because it records some of the CPUs only, or a cgroup
+ * that the task is not in any more, another of its CPUs gets the record.
  *
  * The end of a profile
  *
@@ -42,9 +42,12 @@
 #include <linux/pid.h>
 #include <linux/ptrace.h>
 #include <linux/refcount.h>
+#include <linux/sched/coredump.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
+#include <linux/string.h>
+#include <linux/trace_events.h>
 #include <linux/unwind_deferred.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
@@ -57,11 +60,17 @@
 /**
  * struct perf_defer_client - what requests are made with
  * @work:	the client of kernel/unwind
- * @waiting:	requests minus callbacks; only the sum over all CPUs has a meaning
+ * @count:	how many wait
  */
 struct perf_defer_client {
-	struct unwind_work	work;
-	long __percpu		*waiting;
+	struct unwind_work		work;
+	struct perf_defer_count __percpu *count;
+};
+
+/* Of requests and callbacks; only the sums over all CPUs have a meaning. */
+struct perf_defer_count {
+	unsigned long	asked;
+	unsigned long	done;
 };
 
 /**
@@ -72,7 +81,7 @@ struct perf_defer_client {
  * @shared:	in shared_sessions, if @client is the shared one
  * @owner:	the process; the reference keeps its number from being reused
  * @refs:	one an event
- * @lock:	guards @draining, @left and @outputs; taken in task context only
+ * @lock:	guards the next four; the innermost
  * @draining:	how many are disabling an event right now
  * @deadline:	in jiffies, for what they wait for
  * @left:	stacks of tasks that came out meanwhile
@@ -89,8 +98,8 @@ struct perf_defer_session {
 	struct list_head		shared;
 	struct pid			*owner;
 	refcount_t			refs;
-	/* guards the next four */
-	spinlock_t			lock;
+	/* guards @draining, @deadline, @left and @outputs */
+	raw_spinlock_t			lock;
 	unsigned int			draining;
 	unsigned long			deadline;
 	struct list_head		left;
@@ -111,13 +120,25 @@ static LIST_HEAD(shared_sessions);
 /* Registered at boot, so that there is always a client for a session. */
 static struct perf_defer_client shared_client = { .work.bit = -1 };
 
+/*
+ * Whose stack it is. A task may get another number, in an execve() of a thread, or
+ * lose it, before its stack is written; these keep it.
+ */
+struct perf_defer_ids {
+	struct pid	*tgid;
+	struct pid	*tid;
+};
+
 /* A record on its way to the events. */
 struct perf_defer_output {
 	struct perf_defer_session	*session;
 	struct perf_event		*event;
-	struct task_struct		*task;
+	/* NULL: of the current task */
+	const struct perf_defer_ids	*ids;
 	struct unwind_stacktrace	*trace;
+	/* an event took it, or counted it as lost */
 	bool				written;
+	bool				full;
 	struct {
 		struct perf_event_header	header;
 		u64				cookie;
@@ -129,10 +150,33 @@ struct perf_defer_output {
 struct perf_defer_left {
 	struct list_head	node;
 	struct task_struct	*task;
+	struct perf_defer_ids	ids;
+	bool			dumpable;
 	u64			cookie;
 	unsigned int		nr;
 	unsigned long		entries[] __counted_by(nr);
 };
+
+static bool perf_defer_get_ids(struct perf_defer_ids *ids,
+			       struct task_struct *task)
+{
+	ids->tgid = get_task_pid(task, PIDTYPE_TGID);
+	ids->tid = get_task_pid(task, PIDTYPE_PID);
+	return ids->tgid && ids->tid;
+}
+
+static void perf_defer_put_ids(struct perf_defer_ids *ids)
+{
+	put_pid(ids->tgid);
+	put_pid(ids->tid);
+}
+
+static void perf_defer_left_free(struct perf_defer_left *left)
+{
+	perf_defer_put_ids(&left->ids);
+	put_task_struct(left->task);
+	kvfree(left);
+}
 
 static void perf_defer_write(struct perf_event *event,
 			     struct perf_defer_output *output)
@@ -155,14 +199,19 @@ static void perf_defer_write(struct perf_event *event,
 				PERF_RECORD_MISC_USER,
 				sizeof(output->record) + nr * sizeof(u64),
 				event);
-	if (unlikely(output->task != current)) {
-		sample.tid_entry.pid = perf_event_pid(event, output->task);
-		sample.tid_entry.tid = perf_event_tid(event, output->task);
+	if (perf_output_begin(&handle, &sample, event,
+			      output->record.header.size)) {
+		output->full = true;
+		return;
 	}
 
-	if (perf_output_begin(&handle, &sample, event,
-			      output->record.header.size))
-		return;
+	/* Not before: a PERF_RECORD_LOST in front has set them anew. */
+	if (unlikely(output->ids)) {
+		struct pid_namespace *ns = (event->parent ?: event)->ns;
+
+		sample.tid_entry.pid = pid_nr_ns(output->ids->tgid, ns);
+		sample.tid_entry.tid = pid_nr_ns(output->ids->tid, ns);
+	}
 
 	perf_output_put(&handle, output->record);
 	__output_copy(&handle, output->trace->entries, nr * sizeof(u64));
@@ -224,61 +273,79 @@ static bool perf_defer_leave(struct perf_defer_output *output)
 	if (likely(!READ_ONCE(session->draining)))
 		return false;
 
-	left = kmalloc(struct_size(left, entries, trace->nr),
-		       GFP_KERNEL | __GFP_NOWARN);
+	left = kvmalloc(struct_size(left, entries, trace->nr),
+			GFP_KERNEL | __GFP_NOWARN);
 	if (!left)
 		return false;
 
 	left->task = get_task_struct(current);
+	perf_defer_get_ids(&left->ids, current);
+	/* The task may be gone when its stack is shown. */
+	left->dumpable = get_dumpable(current->mm) == SUID_DUMP_USER;
 	left->cookie = output->record.cookie;
 	left->nr = trace->nr;
 	memcpy(left->entries, trace->entries, trace->nr * sizeof(u64));
 
-	scoped_guard(spinlock, &session->lock) {
+	scoped_guard(raw_spinlock_irq, &session->lock) {
 		if (session->draining) {
 			list_add_tail(&left->node, &session->left);
 			return true;
 		}
 	}
-	put_task_struct(left->task);
-	kfree(left);
+	perf_defer_left_free(left);
 	return false;
 }
 
-/* The next CPU after @cpu that the session records, as far as is known. */
+/* An event of a whole CPU, which counts; the lock of the session is held. */
+static bool perf_defer_counts(struct perf_event *event)
+{
+	/* Pairs with perf_install_in_context(), as for all side-band records. */
+	return smp_load_acquire(&event->ctx) &&
+	       READ_ONCE(event->state) >= PERF_EVENT_STATE_INACTIVE;
+}
+
+/* The next CPU after @cpu that the session records. */
 static int perf_defer_next_cpu(struct perf_defer_session *session, int cpu)
 {
 	struct perf_event *event;
+	unsigned long flags;
 	int next = -1;
 
 	if (likely(list_empty_careful(&session->outputs)))
 		return -1;
 
-	spin_lock(&session->lock);
+	raw_spin_lock_irqsave(&session->lock, flags);
 	list_for_each_entry(event, &session->outputs, defer_entry) {
 		if (event->cpu > cpu && (next < 0 || event->cpu < next) &&
-		    READ_ONCE(event->state) >= PERF_EVENT_STATE_INACTIVE)
+		    perf_defer_counts(event))
 			next = event->cpu;
 	}
-	spin_unlock(&session->lock);
+	raw_spin_unlock_irqrestore(&session->lock, flags);
 	return next;
 }
 
-static void perf_defer_iterate_cpu(struct perf_event *event, void *data)
+/* Called on a CPU that the session records, with interrupts off. */
+static void perf_defer_write_cpu(void *data)
 {
-	/* Of whole CPUs: what runs there is not our task. */
-	if (!event->hw.target)
-		perf_defer_iterate(event, data);
-}
+	struct perf_defer_output *output = data;
+	struct perf_defer_session *session = output->session;
+	struct perf_event *event;
 
-static void perf_defer_write_cpu(void *output)
-{
-	perf_iterate_sb(perf_defer_iterate_cpu, output, NULL);
+	/* Their events stay until perf_defer_exit() has got the lock. */
+	raw_spin_lock(&session->lock);
+	list_for_each_entry(event, &session->outputs, defer_entry) {
+		if (event->cpu == smp_processor_id() && perf_defer_counts(event)) {
+			perf_defer_write(event, output);
+			break;
+		}
+	}
+	raw_spin_unlock(&session->lock);
 }
 
 static void perf_defer_deliver(struct perf_defer_session *session,
 			       struct perf_defer_output *output)
 {
+	struct perf_defer_ids ids;
 	int cpu;
 
 	output->session = session;
@@ -295,9 +362,14 @@ static void perf_defer_deliver(struct perf_defer_session *session,
 	if (perf_defer_leave(output))
 		return;
 
+	/* Those CPUs run other tasks. */
+	ids.tgid = task_tgid(current);
+	ids.tid = task_pid(current);
+	output->ids = &ids;
 	for (cpu = perf_defer_next_cpu(session, -1); cpu >= 0 && !output->written;
 	     cpu = perf_defer_next_cpu(session, cpu))
 		smp_call_function_single(cpu, perf_defer_write_cpu, output, 1);
+	output->ids = NULL;
 }
 
 /* After the last of a session's events nobody finds it any more. */
@@ -342,7 +414,8 @@ static void perf_defer_callback(struct unwind_work *work,
 	struct perf_defer_output output __uninitialized;
 	struct perf_defer_session *session = NULL;
 
-	output.task = current;
+	output.ids = NULL;
+	output.full = false;
 	output.trace = trace;
 	output.record.cookie = cookie;
 
@@ -358,7 +431,7 @@ static void perf_defer_callback(struct unwind_work *work,
 	}
 
 	/* After the record is where it belongs, for perf_defer_drain_end(). */
-	this_cpu_dec(*client->waiting);
+	this_cpu_inc(client->count->done);
 }
 
 /*
@@ -410,7 +483,7 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	if (ret < 0)
 		return NULL;
 	if (!ret)
-		this_cpu_inc(*client->waiting);
+		this_cpu_inc(client->count->asked);
 
 	if (!kernel) {
 		chain = this_cpu_ptr(defer_chains)[interrupt_context_level()];
@@ -433,27 +506,36 @@ static int perf_defer_client_init(struct perf_defer_client *client)
 {
 	int err;
 
-	client->waiting = alloc_percpu_gfp(long, GFP_KERNEL_ACCOUNT);
-	if (!client->waiting)
+	client->count = alloc_percpu_gfp(struct perf_defer_count,
+					 GFP_KERNEL_ACCOUNT);
+	if (!client->count)
 		return -ENOMEM;
 
 	err = unwind_deferred_init(&client->work, perf_defer_callback,
 				   UNWIND_USER_MAX_ENTRIES);
 	if (err) {
-		free_percpu(client->waiting);
-		client->waiting = NULL;
+		free_percpu(client->count);
+		client->count = NULL;
 	}
 	return err;
 }
 
-static long perf_defer_waiting(struct perf_defer_client *client)
+/*
+ * How many wait; at times more, never less. Who is seen to be done has asked
+ * before, maybe on another CPU: that is seen then, too.
+ */
+static unsigned long perf_defer_waiting(struct perf_defer_client *client)
 {
-	long sum = 0;
+	unsigned long asked = 0, done = 0;
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		sum += READ_ONCE(*per_cpu_ptr(client->waiting, cpu));
-	return sum;
+		done += READ_ONCE(per_cpu_ptr(client->count, cpu)->done);
+	/* Pairs with the switch of a task from the one CPU to the other. */
+	smp_mb();
+	for_each_possible_cpu(cpu)
+		asked += READ_ONCE(per_cpu_ptr(client->count, cpu)->asked);
+	return asked - done;
 }
 
 static void perf_defer_free(struct work_struct *work)
@@ -463,7 +545,7 @@ static void perf_defer_free(struct work_struct *work)
 
 	if (session->client == &session->own) {
 		unwind_deferred_cancel(&session->own.work);
-		free_percpu(session->own.waiting);
+		free_percpu(session->own.count);
 	}
 	xa_destroy(&session->drained);
 	put_pid(session->owner);
@@ -479,7 +561,7 @@ static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 	if (!session)
 		return NULL;
 
-	spin_lock_init(&session->lock);
+	raw_spin_lock_init(&session->lock);
 	INIT_LIST_HEAD(&session->left);
 	INIT_LIST_HEAD(&session->outputs);
 	INIT_LIST_HEAD(&session->shared);
@@ -519,12 +601,33 @@ static struct perf_defer_session *perf_defer_session_get(struct pid *owner)
 	return perf_defer_session_new(owner);
 }
 
+/*
+ * Does the event happen behind the place where the return to user space takes back
+ * the marks of kernel/unwind? A request there would look like one of the next
+ * kernel entry.
+ */
+static bool perf_defer_too_late(struct perf_event *event)
+{
+#ifdef CONFIG_EVENT_TRACING
+	const char *system;
+
+	if (event->attr.type != PERF_TYPE_TRACEPOINT || !event->tp_event)
+		return false;
+
+	system = event->tp_event->class->system;
+	return !strcmp(system, "preemptirq") || !strcmp(system, "context_tracking");
+#else
+	return false;
+#endif
+}
+
 /**
  * perf_defer_init - make a new event part of a session
  * @event:	the event; ->parent and ->attr are set
  *
  * An inherited event is of its parent's session, another one of that of the
- * process that opens it.
+ * process that opens it. A tracepoint of the last steps to user space keeps its
+ * immediate callchains: @event->attr.defer_callchain is cleared.
  *
  * Context: Task context, may sleep. Takes sessions_mutex.
  * Return: 0 or -ENOMEM.
@@ -533,6 +636,8 @@ int perf_defer_init(struct perf_event *event)
 {
 	struct perf_defer_session *session;
 
+	if (perf_defer_too_late(event))
+		event->attr.defer_callchain = 0;
 	if (!event->attr.defer_callchain && !event->attr.defer_output)
 		return 0;
 
@@ -548,9 +653,9 @@ int perf_defer_init(struct perf_event *event)
 
 	INIT_LIST_HEAD(&event->defer_entry);
 	if (event->attr.defer_output && !event->hw.target) {
-		spin_lock(&session->lock);
+		raw_spin_lock_irq(&session->lock);
 		list_add_tail(&event->defer_entry, &session->outputs);
-		spin_unlock(&session->lock);
+		raw_spin_unlock_irq(&session->lock);
 	}
 	return 0;
 }
@@ -569,9 +674,9 @@ void perf_defer_exit(struct perf_event *event)
 	if (!session)
 		return;
 
-	spin_lock(&session->lock);
+	raw_spin_lock_irq(&session->lock);
 	list_del(&event->defer_entry);
-	spin_unlock(&session->lock);
+	raw_spin_unlock_irq(&session->lock);
 	perf_defer_put(session);
 }
 
@@ -586,40 +691,73 @@ static bool perf_defer_may_show(struct task_struct *task)
 	       perfmon_capable();
 }
 
-/* Returns false for a task that should be looked at once more, if there is time. */
-static bool perf_defer_drain_task(struct perf_event *event,
-				  struct task_struct *task,
-				  struct unwind_stacktrace *trace, bool last)
+static bool perf_defer_same_tid(const struct perf_defer_ids *ids,
+				struct task_struct *task)
+{
+	guard(rcu)();
+	return task_pid(task) == ids->tid;
+}
+
+/*
+ * Returns 0, -EAGAIN for a task that should be looked at once more, if there is
+ * time, and -ENOSPC when the buffer is full.
+ */
+static int perf_defer_drain_task(struct perf_event *event,
+				 struct task_struct *task,
+				 struct unwind_stacktrace *trace, bool last)
 {
 	struct perf_defer_session *session = event->defer;
+	struct perf_defer_ids ids;
 	struct perf_defer_output output = {
 		.session = session,
 		.event	= event,
-		.task	= task,
+		.ids	= &ids,
 		.trace	= trace,
 	};
-	int ret;
+	int ret, err = 0;
 
 	/* Once a session, whichever of its events are disabled. */
 	if (xa_load(&session->drained, READ_ONCE(task->unwind_info.cookie)) ||
 	    !perf_defer_may_show(task))
-		return true;
+		return 0;
+
+	if (!perf_defer_get_ids(&ids, task))
+		goto out;
 
 	ret = unwind_deferred_remote(&session->client->work, task, trace,
 				     min_t(u32, event->attr.sample_max_stack,
 					   UNWIND_USER_MAX_ENTRIES),
 				     &output.record.cookie);
-	if (ret == -EAGAIN || (ret == -EBUSY && !last))
-		return false;
+	if (ret == -EAGAIN || (ret == -EBUSY && !last)) {
+		err = -EAGAIN;
+		goto out;
+	}
 	if (ret && ret != -EBUSY)
-		return true;
+		goto out;
+
+	/*
+	 * Between the first looks and the walk the task may have run, changed its
+	 * number, and got more rights; since the walk it makes no difference.
+	 */
+	if (!perf_defer_same_tid(&ids, task)) {
+		err = -EAGAIN;
+		goto out;
+	}
+	if (!perf_defer_may_show(task))
+		goto out;
 
 	if (xa_insert(&session->drained, output.record.cookie, xa_mk_value(0),
 		      GFP_KERNEL_ACCOUNT) == -EBUSY)
-		return true;
-
+		goto out;
 	perf_defer_write_remote(&output);
-	return true;
+	if (output.full) {
+		/* The buffer of the next event that is disabled may have room. */
+		xa_erase(&session->drained, output.record.cookie);
+		err = -ENOSPC;
+	}
+out:
+	perf_defer_put_ids(&ids);
+	return err;
 }
 
 /* Fill @tasks with those that the client waits for. */
@@ -647,26 +785,35 @@ static bool perf_defer_drain_tasks(struct perf_event *event,
 	struct perf_defer_client *client = event->defer->client;
 	struct task_struct **tasks __free(kvfree) = NULL;
 	unsigned int nr, max, i;
-	bool done = true;
-	long waiting;
+	bool done = true, full = false;
+	unsigned long waiting;
 
 	waiting = perf_defer_waiting(client);
-	if (waiting <= 0)
+	if (!waiting)
 		return true;
 
 	/* A few more may have joined; if there are many, they are next. */
-	max = min(waiting + 16, (long)PID_MAX_LIMIT);
+	max = min(waiting + 16, (unsigned long)PID_MAX_LIMIT);
 	tasks = kvmalloc_array(max, sizeof(*tasks), GFP_KERNEL | __GFP_NOWARN);
 	if (!tasks)
 		return true;
 
 	nr = perf_defer_collect(client, tasks, max);
 	for (i = 0; i < nr; i++) {
-		if (!perf_defer_drain_task(event, tasks[i], trace, last))
+		switch (full ? 0 : perf_defer_drain_task(event, tasks[i], trace,
+							 last)) {
+		case -EAGAIN:
 			done = false;
+			break;
+		case -ENOSPC:
+			full = true;
+			break;
+		}
 		put_task_struct(tasks[i]);
 		cond_resched();
 	}
+	if (full)
+		return true;
 	/* Who is counted and does not wait any more is being walked right now. */
 	return done && nr < max && perf_defer_waiting(client) <= nr;
 }
@@ -678,7 +825,7 @@ static void perf_defer_drain_left(struct perf_event *event, bool end)
 	struct perf_defer_left *left, *next;
 	LIST_HEAD(list);
 
-	scoped_guard(spinlock, &session->lock) {
+	scoped_guard(raw_spinlock_irq, &session->lock) {
 		list_splice_init(&session->left, &list);
 		if (end)
 			session->draining--;
@@ -692,16 +839,16 @@ static void perf_defer_drain_left(struct perf_event *event, bool end)
 		struct perf_defer_output output = {
 			.session = session,
 			.event	= event,
-			.task	= left->task,
+			.ids	= &left->ids,
 			.trace	= &trace,
 			.record	= { .cookie = left->cookie },
 		};
 
-		if (perf_defer_may_show(left->task) &&
+		if ((left->dumpable || perfmon_capable()) &&
+		    perf_defer_may_show(left->task) &&
 		    !xa_load(&session->drained, left->cookie))
 			perf_defer_write_remote(&output);
-		put_task_struct(left->task);
-		kfree(left);
+		perf_defer_left_free(left);
 	}
 }
 
@@ -720,9 +867,25 @@ void perf_defer_drain_begin(struct perf_event *event)
 	if (!event->attr.defer_output)
 		return;
 
-	spin_lock(&session->lock);
+	raw_spin_lock_irq(&session->lock);
 	session->draining++;
-	spin_unlock(&session->lock);
+	raw_spin_unlock_irq(&session->lock);
+}
+
+/**
+ * perf_defer_enable - an event is about to be enabled
+ * @event:	the event
+ *
+ * Who is asleep since before its event was disabled may be sampled again, in the
+ * same kernel entry, by a session whose reader has forgotten the record that was
+ * written then. So there will be another one.
+ *
+ * Context: Task context.
+ */
+void perf_defer_enable(struct perf_event *event)
+{
+	if (event->attr.defer_output && !xa_empty(&event->defer->drained))
+		xa_destroy(&event->defer->drained);
 }
 
 /*
@@ -733,11 +896,11 @@ static unsigned long perf_defer_deadline(struct perf_defer_session *session)
 {
 	unsigned long deadline;
 
-	spin_lock(&session->lock);
+	raw_spin_lock_irq(&session->lock);
 	if (time_after_eq(jiffies, session->deadline + HZ))
 		session->deadline = jiffies + msecs_to_jiffies(PERF_DEFER_DRAIN_MS);
 	deadline = session->deadline;
-	spin_unlock(&session->lock);
+	raw_spin_unlock_irq(&session->lock);
 	return deadline;
 }
 
@@ -766,7 +929,7 @@ void perf_defer_drain_end(struct perf_event *event)
 	unwind_deferred_flush();
 
 	max = min_t(u32, event->attr.sample_max_stack, UNWIND_USER_MAX_ENTRIES);
-	if (perf_defer_waiting(event->defer->client) > 0)
+	if (perf_defer_waiting(event->defer->client))
 		trace.entries = kvmalloc_array(max, sizeof(*trace.entries),
 					       GFP_KERNEL | __GFP_NOWARN);
 	else	/* Of the tasks that were walked from outside none waits. */

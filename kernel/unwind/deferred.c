@@ -122,7 +122,6 @@
 #include "deferred.h"
 
 #define STATE_OPEN	BIT_ULL(32)
-#define STATE_NMI	BIT_ULL(33)
 #define STATE_COUNT	34
 
 static_assert(2 * UNWIND_CLIENTS <= 32);
@@ -385,9 +384,8 @@ EXPORT_SYMBOL_IF_KUNIT(unwind_waits);
  * Has user space run between the request and now, as it can where an NMI queued
  * the work, so that the stack may be another one?
  */
-VISIBLE_IF_KUNIT bool
-unwind_late(u64 state, const struct unwind_user_regs *then,
-	    const struct unwind_user_regs *now)
+bool unwind_late(u64 state, const struct unwind_user_regs *then,
+		 const struct unwind_user_regs *now)
 {
 	return (state & STATE_NMI) && !same_regs(then, now);
 }
@@ -400,7 +398,7 @@ static __always_inline bool late_now(u64 state,
 	struct unwind_user_regs now __uninitialized;
 
 	if (likely(!(state & STATE_NMI)))
-		return unlikely(!arch_unwind_entry_asked());
+		return unlikely(!arch_unwind_entry_asked(current));
 
 	arch_unwind_user_regs(&now, task_pt_regs(current));
 	return unwind_late(state, then, &now);
@@ -415,7 +413,7 @@ static __always_inline bool late_now(u64 state,
  * @entries:	the entries of the trace
  *
  * A walk may sleep and go on elsewhere, so it owns its buffer. Each CPU keeps one
- * for the next walk that begins there, as long as there are clients.
+ * for the next walk that begins there. When a client goes these are given back.
  */
 struct unwind_buffer {
 	u64		cookie;
@@ -511,7 +509,7 @@ VISIBLE_IF_KUNIT void unwind_deferred_run(struct unwind_task_info *info)
 	 */
 	max = xchg(&info->want, 0);
 	again = walked_before(READ_ONCE(info->state));
-	if (likely(!again) || max > info->walked)
+	if (likely(!again) || max < info->walked)
 		WRITE_ONCE(info->walked, max);
 	state = __unwind_take(info, &regs, &cookie);
 	if (unlikely(!(state & UNWIND_WAITS_MASK)))
@@ -651,17 +649,15 @@ static void want_entries(struct unwind_task_info *info, u32 max)
  *
  * Context: Any: task, softirq, hardirq, NMI. Takes no locks, allocates nothing.
  * Return:
- * * 0		- the callback will run
- * * 1		- it will run, or has run in this kernel entry, for a request
- *		  that came before
- * * -EINVAL	- the task has no user stack (kernel thread, a worker made by the
- *		  kernel, no mm), or is exiting; @work is not registered; or the
- *		  context is NMI and the architecture has no cmpxchg that is safe
- *		  there
- * * -EAGAIN	- the user registers have changed since a request that still
- *		  waits; or the task is in the middle of an execve(); or the
- *		  client has been given this stack before, with fewer than @max
- *		  entries
+ * * 0 - the callback will run
+ * * 1 - it will run, or has run in this kernel entry, for a request that came
+ *   before
+ * * -EINVAL - the task has no user stack (kernel thread, a worker made by the
+ *   kernel, no mm), or is exiting; @work is not registered; or the context is
+ *   NMI and the architecture has no cmpxchg that is safe there
+ * * -EAGAIN - the user registers have changed since a request that still waits;
+ *   or the task is in the middle of an execve(); or the client has been given
+ *   this stack before, with fewer than @max entries
  */
 int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 				u64 *cookie)
@@ -783,7 +779,7 @@ EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_init);
  */
 void unwind_deferred_cancel(struct unwind_work *work)
 {
-	int bit;
+	int bit, cpu;
 
 	scoped_guard(mutex, &clients_mutex) {
 		bit = work->bit;
@@ -808,14 +804,11 @@ void unwind_deferred_cancel(struct unwind_work *work)
 	 * Only now may the bit get a new owner: tasks that have it set have set
 	 * it before that one registers.
 	 */
-	guard(mutex)(&clients_mutex);
-	__clear_bit(bit, &bits_used);
+	scoped_guard(mutex, &clients_mutex)
+		__clear_bit(bit, &bits_used);
 
-	if (!bits_used) {
-		int cpu;
-
-		for_each_possible_cpu(cpu)
-			kvfree(xchg(per_cpu_ptr(&spare_buffer, cpu), NULL));
-	}
+	/* Those who still need buffers get new ones. */
+	for_each_possible_cpu(cpu)
+		kvfree(xchg(per_cpu_ptr(&spare_buffer, cpu), NULL));
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_cancel);

@@ -6,6 +6,9 @@
 
 #include <kunit/visibility.h>
 
+/* A bit of unwind_task_info::state, see deferred.c. */
+#define STATE_NMI	BIT_ULL(33)
+
 /* How far an execve() of the task has come; it ends with the entry. */
 enum unwind_exec {
 	EXEC_NONE,
@@ -17,6 +20,8 @@ enum unwind_exec {
 #define UNWIND_QUEUE	2
 
 bool unwind_waits(u64 state, const struct unwind_work *work, unsigned int bit);
+bool unwind_late(u64 state, const struct unwind_user_regs *then,
+		 const struct unwind_user_regs *now);
 
 #if IS_ENABLED(CONFIG_UNWIND_KUNIT_TEST)
 int unwind_request(struct unwind_task_info *info, unsigned int bit,
@@ -26,8 +31,6 @@ u64 unwind_take(struct unwind_task_info *info, struct unwind_user_regs *regs,
 #endif
 
 #if IS_ENABLED(CONFIG_KUNIT)
-bool unwind_late(u64 state, const struct unwind_user_regs *then,
-		 const struct unwind_user_regs *now);
 void unwind_deferred_run(struct unwind_task_info *info);
 #endif
 

@@ -39,7 +39,8 @@
  * @cookie:	names the stack
  * @switches:	how often the task has been switched out so far
  * @regs:	its user registers
- * @no_stack:	there is no user stack, the task is in an execve()
+ * @no_stack:	there is no user stack: the task is in an execve(), or its user
+ *		space has run since it was asked for
  * @nr_real:	entries of @real
  * @real:	return addresses that uretprobes have replaced, the latest first
  */
@@ -53,6 +54,20 @@ struct remote_start {
 	unsigned int		nr_real;
 	unsigned long		real[REMOTE_URETPROBES];
 };
+
+/* Has user space run since the request? As late_now() in deferred.c has it. */
+static bool remote_late(struct task_struct *task)
+{
+	struct unwind_task_info *info = &task->unwind_info;
+	struct unwind_user_regs now;
+	u64 state = READ_ONCE(info->state);
+
+	if (!(state & STATE_NMI))
+		return !arch_unwind_entry_asked(task);
+
+	arch_unwind_user_regs(&now, task_pt_regs(task));
+	return unwind_late(state, &info->regs, &now);
+}
 
 /* Called by task_call_func(): @task does not change meanwhile. */
 static int remote_look(struct task_struct *task, void *data)
@@ -73,7 +88,7 @@ static int remote_look(struct task_struct *task, void *data)
 	start->cookie	= info->cookie;
 	start->switches	= task->nvcsw + task->nivcsw;
 	start->regs	= info->regs;
-	start->no_stack	= info->exec == EXEC_NO_STACK;
+	start->no_stack	= info->exec == EXEC_NO_STACK || remote_late(task);
 	start->nr_real	= 0;
 #ifdef CONFIG_UPROBES
 	if (task->utask) {

@@ -34,13 +34,15 @@
 /*
  * A fault may never come back: userfaultfd, FUSE. It ends when the task is killed,
  * but a task that is dying cannot be killed again: prepare_signal() drops signals
- * for a process that exits, and nobody wakes a thread behind exit_signals(). In
- * an execve() others may wait for cred_guard_mutex meanwhile.
+ * for a process that exits, and nobody wakes a thread behind exit_signals(). Of
+ * an execve() others may wait for cred_guard_mutex meanwhile, and it waits for the
+ * other threads.
  */
 static bool user_fault_allowed(void)
 {
 	return !(current->flags & PF_EXITING) &&
 	       !(READ_ONCE(current->signal->flags) & SIGNAL_GROUP_EXIT) &&
+	       !READ_ONCE(current->signal->group_exec_task) &&
 	       !current->in_execve;
 }
 

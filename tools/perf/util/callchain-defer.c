@@ -176,6 +176,8 @@ struct callchain_defer {
 	bool			bad_record_warned;
 	bool			bad_sample_warned;
 	bool			bound_warned;
+	/* the first pass went to the end, all records are good */
+	bool			all_good;
 	u64			seed;
 	u64			longest;
 	/* index of a file */
@@ -193,6 +195,10 @@ struct callchain_defer {
 	struct hashmap		*tasks;
 	u64			max_wait;
 	u64			max_bytes;
+	/* the sample_id of the events looked at last */
+	const struct evsel	*id_evsel;
+	u64			id_type;
+	size_t			id_words;
 	/* scratch */
 	struct defer_rec	rec;
 	struct ip_callchain	*chain;
@@ -341,6 +347,22 @@ static u32 defer_second_u32(const struct evsel *evsel, u64 word)
 	return (host_is_bigendian() == evsel->needs_swap) ? word >> 32 : (u32)word;
 }
 
+/* Most files have one kind of sample_id, and this is asked for each sample. */
+static size_t defer_id_words(struct callchain_defer *cd, const struct evsel *evsel)
+{
+	u64 type = evsel->core.attr.sample_type;
+
+	if (!evsel->core.attr.sample_id_all)
+		return 0;
+
+	if (evsel != cd->id_evsel || type != cd->id_type) {
+		cd->id_evsel = evsel;
+		cd->id_type = type;
+		cd->id_words = evsel__id_hdr_size(evsel) / sizeof(u64);
+	}
+	return cd->id_words;
+}
+
 /*
  * Parse a record into cd->rec, without all that a sample may have. The record
  * has to lie within its header.size, with its sample_id.
@@ -349,7 +371,7 @@ static bool defer_rec__parse(struct callchain_defer *cd, union perf_event *event
 {
 	struct perf_record_callchain_deferred *rec = &event->callchain_deferred;
 	const __u64 *array = event->sample.array;
-	size_t size = event->header.size, id_words = 0, pos;
+	size_t size = event->header.size, id_words, pos;
 	struct perf_sample_id *sid;
 	struct evsel *evsel;
 	u64 type;
@@ -359,8 +381,7 @@ static bool defer_rec__parse(struct callchain_defer *cd, union perf_event *event
 		return false;
 
 	type = evsel->core.attr.sample_type;
-	if (evsel->core.attr.sample_id_all)
-		id_words = evsel__id_hdr_size(evsel) / sizeof(u64);
+	id_words = defer_id_words(cd, evsel);
 	if (size < sizeof(*rec) + id_words * sizeof(u64) ||
 	    rec->nr > (size - sizeof(*rec)) / sizeof(u64) - id_words)
 		return false;
@@ -576,6 +597,8 @@ static int defer_index__record(struct callchain_defer *cd, const void *raw,
 		if (cd->rec.callchain->nr > cd->longest)
 			cd->longest = cd->rec.callchain->nr;
 		err = defer_index__add(cd, event, loc);
+	} else {
+		cd->all_good = false;
 	}
 	free(copy);
 	return err;
@@ -645,8 +668,10 @@ static int defer_scan__compressed(struct callchain_defer *cd, struct defer_scan 
 	char *decomp;
 	int err = 0;
 
-	if (size < fixed || !scan->comp_len)
+	if (size < fixed || !scan->comp_len) {
+		cd->all_good = false;
 		return 0;
+	}
 
 	if (!scan->zstd_ready) {
 		if (zstd_init(&scan->zstd, 0))
@@ -747,6 +772,9 @@ static int defer_index__scan(struct callchain_defer *cd, int nr, size_t comp_len
 		pos += skip;
 	}
 
+	if (err || pos < scan.file->end)
+		cd->all_good = false;
+
 	if (scan.map)
 		munmap(scan.map, scan.map_len);
 	if (scan.zstd_ready)
@@ -794,6 +822,7 @@ int callchain_defer__index(struct callchain_defer *cd, struct perf_session *sess
 	if (nr > LOC_MAX_FILES)
 		return -E2BIG;
 
+	cd->all_good = true;
 	cd->needs_swap = session->header.needs_swap;
 	cd->files = calloc(nr, sizeof(*cd->files));
 	if (!cd->files)
@@ -872,6 +901,10 @@ void callchain_defer__finish(struct callchain_defer *cd)
 int callchain_defer__read(struct callchain_defer *cd, union perf_event *event,
 			  u64 file_offset, const char *file_path, bool wanted)
 {
+	/* Looked at in the first pass, and nobody wants to see it */
+	if (cd->indexed && cd->all_good && !wanted)
+		return true;
+
 	if (!defer_rec__parse(cd, event) || !defer_rec__good(&cd->rec)) {
 		if (!cd->bad_record_warned) {
 			cd->bad_record_warned = true;
@@ -890,6 +923,18 @@ int callchain_defer__read(struct callchain_defer *cd, union perf_event *event,
 }
 
 /**
+ * callchain_defer__queues - do the stacks come through the ordered queue
+ * @cd: the stacks of the input, or NULL when there are none
+ *
+ * Return: true when callchain_defer__queue_time() and callchain_defer__queued()
+ * want to be called.
+ */
+bool callchain_defer__queues(const struct callchain_defer *cd)
+{
+	return cd && cd->merge && !cd->indexed;
+}
+
+/**
  * callchain_defer__queue_time - the place of an event in the ordered queue
  * @cd: the stacks of the input
  * @event: the event
@@ -900,10 +945,10 @@ int callchain_defer__read(struct callchain_defer *cd, union perf_event *event,
  *
  * Return: the time to queue it at.
  */
-u64 callchain_defer__queue_time(struct callchain_defer *cd, union perf_event *event, u64 time)
+u64 callchain_defer__queue_time(struct callchain_defer *cd __maybe_unused,
+				union perf_event *event, u64 time)
 {
-	if (event->header.type == PERF_RECORD_CALLCHAIN_DEFERRED && cd->merge &&
-	    !cd->indexed && time < ULLONG_MAX - 1)
+	if (event->header.type == PERF_RECORD_CALLCHAIN_DEFERRED && time < ULLONG_MAX - 1)
 		time++;
 	return time;
 }
@@ -913,14 +958,16 @@ static bool defer_peek(struct callchain_defer *cd, union perf_event *event,
 {
 	struct evsel *evsel = evlist__event2evsel(cd->evlist, event);
 	const __u64 *array = event->sample.array;
-	u64 type, nr, i = 0, left;
+	u64 type, nr, i = 0, left, fixed;
 
 	if (!evsel)
 		return false;
 
+	/* evsel->sample_size is more than that where it was counted bit by bit */
 	type = evsel->core.attr.sample_type;
+	fixed = hweight64(type & PERF_SAMPLE_MASK);
 	left = (event->header.size - sizeof(event->header)) / sizeof(u64);
-	if (left < evsel->sample_size / sizeof(u64) || !(type & PERF_SAMPLE_TID) ||
+	if (left < fixed || !(type & PERF_SAMPLE_TID) ||
 	    !(type & PERF_SAMPLE_TIME))
 		return false;
 
@@ -936,7 +983,7 @@ static bool defer_peek(struct callchain_defer *cd, union perf_event *event,
 	if (!(type & PERF_SAMPLE_CALLCHAIN))
 		return true;
 
-	i = evsel->sample_size / sizeof(u64);
+	i = fixed;
 	if (type & PERF_SAMPLE_READ) {
 		u64 format = evsel->core.attr.read_format;
 
@@ -1041,9 +1088,6 @@ int callchain_defer__queued(struct callchain_defer *cd, struct ordered_events *o
 	union perf_event *event = oe->last->event;
 	struct defer_peek pk;
 
-	if (!cd->merge || cd->indexed)
-		return 0;
-
 	switch (event->header.type) {
 	case PERF_RECORD_CALLCHAIN_DEFERRED:
 		return defer_queue__record(cd, event);
@@ -1078,7 +1122,7 @@ bool callchain_defer__must_wait(struct callchain_defer *cd, struct ordered_event
 	struct defer_peek pk;
 	struct defer_node key, *node;
 
-	if (!cd || !cd->merge || cd->indexed || !oe->may_hold ||
+	if (!oe->may_hold || !callchain_defer__queues(cd) ||
 	    event->header.type != PERF_RECORD_SAMPLE ||
 	    !defer_peek(cd, event, &pk) || !pk.cookie)
 		return false;
@@ -1234,19 +1278,18 @@ static u64 defer_max_stack(struct callchain_defer *cd, const struct evsel *evsel
 	return max_t(u64, PERF_MAX_STACK_DEPTH, cd->longest);
 }
 
-/* The sample's callchain up to the marker, then the frames that there is room for. */
+/*
+ * The sample's callchain up to the marker, with @frames addresses, then the user
+ * frames that there is room for.
+ */
 static void defer_merge(struct callchain_defer *cd, const struct evsel *evsel,
-			struct perf_sample *sample, u64 marker,
+			struct perf_sample *sample, u64 marker, u64 frames,
 			const struct ip_callchain *user)
 {
 	const struct ip_callchain *recorded = sample->callchain;
 	struct ip_callchain *chain = cd->chain;
-	u64 i, frames = 0, room = 0, max_stack = defer_max_stack(cd, evsel);
+	u64 room = 0, max_stack = defer_max_stack(cd, evsel);
 
-	for (i = 0; i < marker; i++) {
-		if (recorded->ips[i] < PERF_CONTEXT_MAX)
-			frames++;
-	}
 	memcpy(chain->ips, recorded->ips, (marker + 1) * sizeof(u64));
 	chain->nr = marker + 1;
 
@@ -1285,7 +1328,7 @@ int callchain_defer__deliver(struct callchain_defer *cd, union perf_event *event
 	struct ip_callchain *chain = sample->callchain;
 	struct evsel *evsel;
 	union perf_event *rec = NULL;
-	u64 marker;
+	u64 marker, frames = 0;
 
 	if (!cd->merge)
 		return 0;
@@ -1300,7 +1343,11 @@ int callchain_defer__deliver(struct callchain_defer *cd, union perf_event *event
 		return 0;
 
 	for (marker = 0; marker < chain->nr; marker++) {
-		if (chain->ips[marker] == PERF_CONTEXT_USER_DEFERRED)
+		u64 ip = chain->ips[marker];
+
+		if (ip < PERF_CONTEXT_MAX)
+			frames++;
+		else if (ip == PERF_CONTEXT_USER_DEFERRED)
 			break;
 	}
 	if (marker == chain->nr)
@@ -1331,7 +1378,8 @@ int callchain_defer__deliver(struct callchain_defer *cd, union perf_event *event
 	if (!rec)
 		cd->stats->nr_deferred_missing++;
 
-	defer_merge(cd, evsel, sample, marker, rec ? cd->rec.callchain : NULL);
+	defer_merge(cd, evsel, sample, marker, frames,
+		    rec ? cd->rec.callchain : NULL);
 	return 0;
 }
 

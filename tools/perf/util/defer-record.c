@@ -188,6 +188,16 @@ static bool evsel__is_on_all_cpus(const struct evsel *evsel)
 	return ret;
 }
 
+/*
+ * Events are disabled, which flushes the callchains, by their leaders. A task that
+ * inherits an event that defers is to inherit the one that gets the callchains.
+ */
+static bool evsel__can_output(struct evsel *evsel, bool inherit)
+{
+	return evsel__is_group_leader(evsel) && evsel__is_on_all_cpus(evsel) &&
+	       (evsel->core.attr.inherit || !inherit);
+}
+
 static void warn_by_name(const char *why)
 {
 	if (defer_by_name)
@@ -202,7 +212,7 @@ static void warn_by_name(const char *why)
 void evlist__config_defer_output(struct evlist *evlist)
 {
 	struct evsel *evsel, *output;
-	bool deferred = false;
+	bool deferred = false, inherit = false;
 
 	if (evlist__empty(evlist))
 		return;
@@ -211,18 +221,28 @@ void evlist__config_defer_output(struct evlist *evlist)
 	evlist__for_each_entry(evlist, evsel) {
 		if (!evsel__can_defer_callchain(evsel))
 			evsel->core.attr.defer_callchain = 0;
-		if (evsel->core.attr.defer_callchain)
+		if (evsel->core.attr.defer_callchain) {
 			deferred = true;
+			inherit |= evsel->core.attr.inherit;
+		}
 		evsel->core.attr.defer_output = 0;
 	}
 
 	if (!deferred)
 		return;
 
-	/* Events are disabled, which flushes the callchains, by their leaders. */
 	output = evsel__leader(evlist__get_tracking_event(evlist));
-	if (!evsel__is_on_all_cpus(output)) {
-		pr_debug("'%s' is not on all CPUs, callchains are not deferred\n",
+	if (evsel__is_on_all_cpus(output) && !evsel__can_output(output, inherit)) {
+		/* It is the output of BPF programs, in perf trace, or was told so */
+		evlist__for_each_entry(evlist, evsel) {
+			if (evsel__can_output(evsel, inherit)) {
+				output = evsel;
+				break;
+			}
+		}
+	}
+	if (!evsel__can_output(output, inherit)) {
+		pr_debug("'%s' is not on all CPUs or in all tasks, callchains are not deferred\n",
 			 evsel__name(output));
 		warn_by_name("No side-band event on all CPUs");
 		evlist__for_each_entry(evlist, evsel)
@@ -267,6 +287,8 @@ void evsel__disable_deferral(struct evsel *evsel)
 /**
  * evlist__defers_callchains - is there an event that gets deferred callchains?
  * @evlist: events, opened
+ *
+ * Return: whether one of them has defer_output.
  */
 bool evlist__defers_callchains(struct evlist *evlist)
 {

@@ -193,9 +193,9 @@ static __always_inline void arch_unwind_entry_ask(void)
 		     : [mark] "i" (TS_UNWIND_ASKED));
 }
 
-static __always_inline bool arch_unwind_entry_asked(void)
+static __always_inline bool arch_unwind_entry_asked(struct task_struct *task)
 {
-	return READ_ONCE(current_thread_info()->status) & TS_UNWIND_ASKED;
+	return READ_ONCE(task_thread_info(task)->status) & TS_UNWIND_ASKED;
 }
 
 #endif /* _ASM_X86_UNWIND_USER_H */

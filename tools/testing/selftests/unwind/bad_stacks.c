@@ -4,6 +4,7 @@
  * user addresses comes out. The same rules as the kernel's, computed here, tell
  * what each trace must be.
  */
+#include <asm/ldt.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -103,26 +104,27 @@ static bool readable(unsigned long start, unsigned long holes, unsigned long add
 }
 
 /*
- * The rules: a frame is aligned, not below the stack pointer, above the last one,
- * can be read, and returns to a user address. @holes is a bitmap of pages.
+ * The rules: a frame is aligned, not below the stack pointer, not below the end of the
+ * last one, can be read, and returns to a user address that is not in the first page.
+ * @holes is a bitmap of pages.
  */
 static void model(struct ut_stack *st, unsigned long start, unsigned long holes,
 		  unsigned long sp, unsigned long fp)
 {
-	unsigned long last = 0, ret;
+	unsigned long ret;
 
 	st->nr = 0;
 	st->ip[st->nr++] = (unsigned long)bad_here;
 	while (st->nr < 127) {
-		if (fp & 7 || fp < sp || fp <= last)
+		if (fp & 7 || fp < sp)
 			return;
 		if (!readable(start, holes, fp) || !readable(start, holes, fp + 8))
 			return;
 		ret = ((unsigned long *)fp)[1];
-		if (!ret || ret >= task_size)
+		if (ret < PAGE || ret >= task_size)
 			return;
 		st->ip[st->nr++] = ret;
-		last = fp;
+		sp = fp + 16;
 		fp = ((unsigned long *)fp)[0];
 	}
 }
@@ -330,8 +332,8 @@ static __u64 rnd(void)
 
 static unsigned long some_address(unsigned long start)
 {
-	switch (rnd() % 24) {
-	case 0: return 0;
+	switch (rnd() % 28) {
+	case 0: return (rnd() & 1) * (rnd() % (2 * PAGE));
 	case 1: return rnd();
 	case 2: return rnd() % task_size;
 	case 3: return 0xffff800000000000UL | rnd();
@@ -363,6 +365,8 @@ TEST_F_TIMEOUT(bad_stacks, generated, 280)
 
 				if (rnd() % 64 == 0)
 					self->mem[i] = some_address(self->start);
+				else if (rnd() % 32 == 0)
+					self->mem[i] = here + 8;	/* half a record */
 				else if (i % 2)
 					self->mem[i] = 0x400000 + rnd() % 0x100000;
 				else
@@ -382,12 +386,243 @@ TEST_F_TIMEOUT(bad_stacks, generated, 280)
 	EXPECT_LT(100, deep);
 }
 
+/* A frame that overlaps the last one, or lies within it. */
+TEST_F(bad_stacks, overlapping)
+{
+	int off;
+
+	for (off = -8; off <= 8; off++) {
+		memset(self->mem, 0, PAGE);
+		self->mem[20] = (unsigned long)&self->mem[22 + off];
+		self->mem[21] = 0x400000;
+		if (23 + off != 20 && 23 + off != 21)
+			self->mem[23 + off] = 0x400100;
+		CHECK(self->mem, &self->mem[20]);
+		CHECK(&self->mem[20 + off], &self->mem[20]);
+	}
+}
+
+/*
+ * 32-bit stacks. The process enters a 32-bit code segment, its own or one of the LDT
+ * that has a base, does a system call of that kind, and comes back.
+ */
+#define CS64		0x33
+#define CS32		0x23
+#define SS32		0x2b
+#define LDT_CS		0x07
+#define LDT_SS		0x0f
+#define BASE32		0x10000000U
+
+static const unsigned char code32[] = {
+	0x8e, 0xd1,			/*  0: mov %ecx, %ss */
+	0x89, 0xd4,			/*  2: mov %edx, %esp */
+	0xb8, 64, 0, 0, 0,		/*  4: mov $64, %eax		getppid() */
+	0xcd, 0x80,			/*  9: int $0x80 */
+	0xb9, SS32, 0, 0, 0,		/* 11: mov $SS32, %ecx */
+	0x8e, 0xd1,			/* 16: mov %ecx, %ss */
+	0xea, 0, 0, 0, 0, CS64, 0,	/* 18: ljmp $CS64, $25 */
+	0x41, 0xff, 0xe4,		/* 25: jmp *%r12		64 bits again */
+};
+
+#define HERE32	11
+
+struct stack32 {
+	unsigned int	cs, ss;		/* selectors */
+	unsigned int	cs_base, ss_base;
+};
+
+static unsigned char *low_code;
+
+static ut_noinline void bad_syscall_32(const struct stack32 *s, __u32 sp, __u32 fp)
+{
+	struct {
+		__u32	ip;
+		__u16	cs;
+	} to = { (unsigned long)low_code - s->cs_base, s->cs };
+	unsigned long ss = s->ss, esp = sp, ebp = fp;
+
+	/* What is below the stack pointer belongs to the compiler. */
+	asm volatile("lea -128(%%rsp), %%rsp\n"
+		     "push %%rbp\n"
+		     "push %%rbx\n"
+		     "mov %%rsp, %%r13\n"
+		     "lea 1f(%%rip), %%r12\n"
+		     "mov %[ebp], %%rbp\n"
+		     "ljmpl *(%[to])\n"
+		     "1:\n"
+		     "mov %%r13, %%rsp\n"
+		     "pop %%rbx\n"
+		     "pop %%rbp\n"
+		     "lea 128(%%rsp), %%rsp\n"
+		     : "+c" (ss), "+d" (esp)
+		     : [to] "S" (&to), [ebp] "D" (ebp)
+		     : "rax", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory");
+}
+
+static bool readable_32(unsigned long start, unsigned long holes, unsigned long addr)
+{
+	unsigned long page = (addr - start) / PAGE, last = (addr - start + 3) / PAGE;
+
+	return addr >= start && last < PAGES && !(holes & 1UL << page) &&
+	       !(holes & 1UL << last);
+}
+
+/* The same rules with words of 32 bits, and segments. */
+static void model_32(struct ut_stack *st, const struct stack32 *s, unsigned long start,
+		     unsigned long holes, __u32 esp, __u32 ebp)
+{
+	__u32 fp = ebp + s->ss_base, ret;
+	unsigned long sp = (__u32)(esp + s->ss_base);
+
+	st->nr = 0;
+	st->ip[st->nr++] = (__u32)(unsigned long)(low_code + HERE32);
+	while (st->nr < 127) {
+		if (fp & 3 || fp < sp)
+			return;
+		if (!readable_32(start, holes, fp) || !readable_32(start, holes, fp + 4UL))
+			return;
+		ret = ((__u32 *)(unsigned long)fp)[1];
+		if (!ret)
+			return;
+		ret += s->cs_base;
+		if (ret < PAGE)
+			return;
+		st->ip[st->nr++] = ret;
+		sp = fp + 8UL;
+		fp = ((__u32 *)(unsigned long)fp)[0] + s->ss_base;
+	}
+}
+
+static __u32 some_address_32(__u32 start)
+{
+	switch (rnd() % 16) {
+	case 0: return (rnd() & 1) * (rnd() % (2 * PAGE));
+	case 1: return rnd();
+	case 2: return -1U - rnd() % 32;
+	case 3: return start + rnd() % (PAGES * PAGE);
+	case 4: return start + PAGES * PAGE - rnd() % 16;
+	case 5: return -BASE32 + rnd() % (2 * PAGE);
+	default: return start + (rnd() % (PAGES * PAGE) & ~3UL);
+	}
+}
+
+FIXTURE(bad_stacks_32) {
+	struct ut_session s;
+	struct stack32 seg;
+	__u32 *mem;
+	int tp;
+};
+
+FIXTURE_VARIANT(bad_stacks_32) {
+	bool ldt;
+};
+
+FIXTURE_VARIANT_ADD(bad_stacks_32, flat) {
+	.ldt = false,
+};
+
+FIXTURE_VARIANT_ADD(bad_stacks_32, segments_with_a_base) {
+	.ldt = true,
+};
+
+FIXTURE_SETUP(bad_stacks_32)
+{
+	static const struct ut_opts opts = { .pid = 0, .pages = 512 };
+	struct user_desc desc = {
+		.base_addr = BASE32, .limit = 0xfffff, .seg_32bit = 1, .limit_in_pages = 1,
+		.contents = MODIFY_LDT_CONTENTS_CODE,
+	};
+	__u32 back;
+	char *area;
+
+	memset(&self->s, 0, sizeof(self->s));
+	low_code = mmap(NULL, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	ASSERT_NE(MAP_FAILED, low_code);
+	memcpy(low_code, code32, sizeof(code32));
+	back = (__u32)(unsigned long)low_code + 25;
+	memcpy(low_code + 19, &back, sizeof(back));
+	area = mmap(NULL, (PAGES + 2) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT,
+		    -1, 0);
+	ASSERT_NE(MAP_FAILED, area);
+	self->mem = (__u32 *)(area + PAGE);
+	ASSERT_EQ(0, mprotect(self->mem, PAGES * PAGE, PROT_READ | PROT_WRITE));
+
+	self->seg = (struct stack32){ .cs = CS32, .ss = SS32 };
+	if (variant->ldt) {
+		ASSERT_EQ(0, syscall(SYS_modify_ldt, 1, &desc, sizeof(desc)))
+			TH_LOG("CONFIG_MODIFY_LDT_SYSCALL?");
+		desc.entry_number = 1;
+		desc.contents = MODIFY_LDT_CONTENTS_DATA;
+		ASSERT_EQ(0, syscall(SYS_modify_ldt, 1, &desc, sizeof(desc)));
+		self->seg = (struct stack32){ LDT_CS, LDT_SS, BASE32, BASE32 };
+	}
+
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	/* The tracepoints of single system calls leave 32-bit ones out. */
+	self->tp = ut_add_tracepoint(&self->s, "raw_syscalls", "sys_enter");
+	ASSERT_LE(0, self->tp);
+	ASSERT_EQ(0, ioctl(self->s.event[0].fd[0], PERF_EVENT_IOC_SET_FILTER, "id == 64"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+}
+
+FIXTURE_TEARDOWN(bad_stacks_32)
+{
+	ut_close(&self->s);
+}
+
+TEST_F_TIMEOUT(bad_stacks_32, generated, 280)
+{
+	unsigned long start = (unsigned long)self->mem, i, n, holes = 0, deep = 0;
+	const struct stack32 *seg = &self->seg;
+	struct ut_stack want;
+	__u32 sp, fp;
+
+	seed = 0x2545f4914f6cdd1dULL;
+	for (n = 0; n < 4000; n++) {
+		if (n % 16 == 0) {
+			unsigned long page = rnd() % PAGES;
+
+			mprotect(self->mem, PAGES * PAGE, PROT_READ | PROT_WRITE);
+			for (i = 0; i < PAGES * PAGE / 4; i++) {
+				__u32 here = start + i * 4;
+
+				if (rnd() % 64 == 0)
+					self->mem[i] = some_address_32(start) - seg->ss_base;
+				else if (rnd() % 32 == 0)
+					self->mem[i] = here + 4 - seg->ss_base;
+				else if (i % 2)
+					self->mem[i] = 0x400000 + rnd() % 0x100000;
+				else
+					self->mem[i] = here + 8 * (1 + rnd() % 16) - seg->ss_base;
+			}
+			holes = rnd() % 2 ? 1UL << page : 0;
+			if (holes)
+				mprotect((char *)self->mem + page * PAGE, PAGE, PROT_NONE);
+		}
+		fp = rnd() % 4 ? start + (rnd() % (PAGES * PAGE) & ~7UL) : some_address_32(start);
+		sp = rnd() % 4 ? fp - (rnd() % 256 & ~3UL) : some_address_32(start);
+		sp -= seg->ss_base;
+		fp -= seg->ss_base;
+		model_32(&want, seg, start, holes, sp, fp);
+		deep += want.nr > 10;
+		ut_forget(&self->s);
+		bad_syscall_32(seg, sp, fp);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, self->tp, 0, 0), &want))
+			TH_LOG("stack %lu, esp %x, ebp %x", n, sp, fp);
+		ASSERT_EQ(0, ut_check(&self->s, 0));
+	}
+	EXPECT_LT(100, deep);
+}
+
 /*
  * A page under userfaultfd that is never served: the walk may wait for it, or not,
  * but the task can be killed, and the sample gets its record.
  */
 struct victim {
 	unsigned long	fp;
+	long		exit;		/* by this system call, or not at all */
 	int		uffd;
 	int	ready, done;
 };
@@ -407,6 +642,12 @@ static void unserved(void *arg)
 		_exit(1);
 	}
 	v->ready = 1;
+	if (v->exit)
+		asm volatile("mov %[fp], %%rsp\n\t"
+			     "mov %[fp], %%rbp\n\t"
+			     "syscall"
+			     :: [fp] "r" (v->fp), "a" (v->exit), "D" (0)
+			     : "rcx", "r11", "memory");
 	bad_syscall(v->fp, v->fp);
 	v->done = 1;
 	for (;;)
@@ -487,6 +728,60 @@ TEST_F_TIMEOUT(bad_stacks, killed_in_the_walk, 60)
 	if (got.nr)
 		EXPECT_EQ((unsigned long)bad_here, got.ip[0]);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * On its way out of exit() and exit_group(): where signals do not reach it any more it
+ * does not wait, so that one SIGKILL is enough.
+ */
+TEST_F_TIMEOUT(bad_stacks, killed_in_the_exit, 60)
+{
+	static const struct {
+		long		nr;
+		const char	*tp;
+	} exits[] = {
+		{ __NR_exit, "sys_enter_exit" },
+		{ __NR_exit_group, "sys_enter_exit_group" },
+	};
+	struct victim *v = ut_shared(sizeof(*v));
+	unsigned int n;
+	int i;
+
+	ASSERT_NE(NULL, v);
+	ut_close(&self->s);
+	for (n = 0; n < sizeof(exits) / sizeof(exits[0]); n++) {
+		struct ut_opts opts = {};
+		struct ut_stack got;
+		struct ut_child c;
+		struct ut_rec *r;
+
+		memset(v, 0, sizeof(*v));
+		v->exit = exits[n].nr;
+		v->fp = (unsigned long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+					    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		ASSERT_EQ(0, ut_fork(&c, unserved, v));
+		opts.pid = c.pid;
+		ASSERT_EQ(0, ut_open(&self->s, &opts));
+		ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", exits[n].tp));
+		ASSERT_EQ(0, ut_enable(&self->s));
+		ASSERT_EQ(0, ut_go(&c));
+		for (i = 0; i < 100 && (!v->ready || ut_task_state(c.pid) == 'R'); i++)
+			usleep(10000);
+		ASSERT_EQ(1, v->ready) TH_LOG("userfaultfd: %s", strerror(-v->ready));
+		usleep(200000);
+		kill(c.pid, SIGKILL);
+		i = ut_wait(&c);
+		/* It has waited and been killed, or not waited at all. */
+		EXPECT_TRUE(i == SIGKILL || !i) TH_LOG("status %#x", i);
+		ut_disable(&self->s);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		r = ut_sample(&self->s, 0, c.pid, 0);
+		ASSERT_NE(NULL, r);
+		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
+		EXPECT_EQ(1, got.nr);
+		EXPECT_EQ(0, ut_check(&self->s, 0));
+		ut_close(&self->s);
+	}
 }
 
 int main(int argc, char **argv)

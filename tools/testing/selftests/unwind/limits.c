@@ -3,8 +3,11 @@
  * K16: sample_max_stack and kernel.perf_event_max_stack hold for deferred stacks.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
@@ -83,6 +86,56 @@ TEST_F(limits, two_events)
 		ASSERT_EQ(0, ut_drain(&self->s));
 		ASSERT_EQ(UT_DEFERRED,
 			  ut_user_stack(&self->s, ut_sample(&self->s, order ? 0 : 1, 0, 0), &got));
+		EXPECT_EQ(8, got.nr);
+		EXPECT_TRUE(ut_stack_within(&got, &st));
+		EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+		EXPECT_EQ(0, ut_check(&self->s, 0));
+		ut_close(&self->s);
+	}
+}
+
+/* An execve() of what is no program walks the stack, and then fails. */
+static void failing_exec(void *arg)
+{
+	static char *argv[] = { "none", NULL };
+	int fd = memfd_create("none", 0);
+
+	if (fd < 0 || write(fd, "none\n", 5) != 5)
+		return;
+	ut_syscall(arg, __NR_execveat, fd, (long)"", (long)argv, 0, AT_EMPTY_PATH, 0);
+	close(fd);
+}
+
+/*
+ * The stack has been walked, and one that wants more of it comes in the same entry: it
+ * is not given the short one, but what it would get without deferral.
+ */
+TEST_F(limits, more_after_the_walk)
+{
+	static const char * const tps[] = { "sys_enter_execveat", "sys_exit_execveat" };
+	static const unsigned int max[][2] = { { 3, 8 }, { 8, 3 }, { 8, 8 } };
+	unsigned int n;
+	int i;
+
+	for (n = 0; n < ARRAY_SIZE(max); n++) {
+		bool more = max[n][1] > max[n][0];
+		struct ut_opts opts = { .pages = 4 };
+		struct ut_stack st = {}, got;
+
+		ASSERT_EQ(0, ut_open(&self->s, &opts));
+		for (i = 0; i < 2; i++) {
+			self->s.opts.max_stack = max[n][i];
+			ASSERT_EQ(i, ut_add_tracepoint(&self->s, "syscalls", tps[i]));
+		}
+		ASSERT_EQ(0, ut_enable(&self->s));
+		ASSERT_EQ(0, ut_ladder(10, failing_exec, &st));
+		ut_disable(&self->s);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, 0, 0), &got));
+		EXPECT_EQ(max[n][0], got.nr);
+		EXPECT_TRUE(ut_stack_within(&got, &st));
+		EXPECT_EQ(more ? UT_IMMEDIATE : UT_DEFERRED,
+			  ut_user_stack(&self->s, ut_sample(&self->s, 1, 0, 0), &got));
 		EXPECT_EQ(8, got.nr);
 		EXPECT_TRUE(ut_stack_within(&got, &st));
 		EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));

@@ -116,7 +116,7 @@ static int open_fds(struct ut_session *s, struct perf_event_attr *attr, int *fds
 	unsigned int i;
 
 	for (i = 0; i < s->nr_rings; i++) {
-		fds[i] = ut_perf_open(attr, s->opts.pid, s->ring[i].cpu, -1, 0);
+		fds[i] = ut_perf_open(attr, s->opts.pid, s->ring[i].cpu, -1, s->opts.perf_flags);
 		if (fds[i] < 0) {
 			ut_diag("type %u config %llu cpu %d flags %#llx: %s", attr->type,
 				attr->config, s->ring[i].cpu, *ut_attr_flags(attr),
@@ -134,6 +134,7 @@ int ut_open(struct ut_session *s, const struct ut_opts *opts)
 		.size		= UT_ATTR_SIZE,
 		.config		= PERF_COUNT_SW_DUMMY,
 		.sample_period	= 1,
+		.read_format	= PERF_FORMAT_LOST,
 		.disabled	= 1,
 		.sample_id_all	= 1,
 		.exclude_kernel	= 1,
@@ -190,6 +191,7 @@ int ut_add(struct ut_session *s, struct perf_event_attr *attr)
 	unsigned int i;
 
 	attr->size = UT_ATTR_SIZE;
+	attr->read_format = PERF_FORMAT_LOST;
 	attr->sample_type = s->opts.sample_type;
 	attr->disabled = 1;
 	attr->sample_id_all = 1;
@@ -417,6 +419,31 @@ int ut_drain(struct ut_session *s)
 
 	for (i = 0; i < s->nr_rings; i++)
 		err |= drain_ring(s, i);
+	return err;
+}
+
+static int add_lost(int fd, __u64 *lost)
+{
+	__u64 val[2];
+
+	if (read(fd, val, sizeof(val)) != sizeof(val))
+		return -1;
+	*lost += val[1];
+	return 0;
+}
+
+int ut_lost(struct ut_session *s, __u64 *samples, __u64 *others)
+{
+	unsigned int i, e;
+	int err = 0;
+
+	*samples = 0;
+	*others = 0;
+	for (i = 0; i < s->nr_rings; i++) {
+		err |= add_lost(s->ring[i].fd, others);
+		for (e = 0; e < s->nr_events; e++)
+			err |= add_lost(s->event[e].fd[i], samples);
+	}
 	return err;
 }
 

@@ -98,6 +98,7 @@ struct ut_session_event {
 
 struct ut_opts {
 	pid_t		pid;		/* 0: the caller, -1: everything (per_cpu) */
+	unsigned long	perf_flags;	/* PERF_FLAG_PID_CGROUP: pid is a group */
 	bool		per_cpu;	/* one event and one buffer a CPU */
 	bool		inherit;
 	bool		sideband;	/* comm, task and mmap records too */
@@ -139,6 +140,8 @@ int ut_add_software(struct ut_session *s, __u64 config, __u64 period);
 int ut_enable(struct ut_session *s);
 int ut_disable(struct ut_session *s);
 int ut_drain(struct ut_session *s);
+/* What the kernel counts as lost: of the sampling events, and of the tracking event. */
+int ut_lost(struct ut_session *s, __u64 *samples, __u64 *others);
 void ut_forget(struct ut_session *s);
 void ut_close(struct ut_session *s);
 void ut_dump(struct ut_session *s);

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * libFuzzer target: read a perf.data, or the stream of perf record -o -, as perf
+ * script and perf report -D do, with deferred callchains merged and as recorded.
+ *
+ * make -C tools/perf CC=clang fuzz-session, see Makefile.perf; then
+ *
+ *	fuzz-session FILE...			read each one once
+ *	fuzz-session -max_total_time=60 DIR	look for files that break it
+ *
+ * Events are copied before they are queued, each into memory of its own size, so
+ * that AddressSanitizer sees what is read behind the end of one.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <linux/err.h>
+#include <linux/kernel.h>
+#include <linux/perf_event.h>
+#include <internal/lib.h>
+#include "addr_location.h"
+#include "callchain.h"
+#include "data.h"
+#include "debug.h"
+#include "event.h"
+#include "evlist.h"
+#include "evsel.h"
+#include "header.h"
+#include "machine.h"
+#include "ordered-events.h"
+#include "sample.h"
+#include "session.h"
+#include "symbol.h"
+#include "symbol_conf.h"
+#include "thread.h"
+#include "tool.h"
+#include "util.h"
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+/* The sum of all that was read: what is not initialized shows, nothing is left out. */
+static volatile u64 sum;
+
+static void read_chain(const struct ip_callchain *chain)
+{
+	u64 i;
+
+	if (!chain)
+		return;
+	for (i = 0; i < chain->nr; i++)
+		sum += chain->ips[i];
+}
+
+static int fuzz_sample(const struct perf_tool *tool __maybe_unused,
+		       union perf_event *event __maybe_unused,
+		       struct perf_sample *sample,
+		       struct evsel *evsel, struct machine *machine)
+{
+	struct callchain_cursor *cursor = get_tls_callchain_cursor();
+	struct callchain_cursor_node *node;
+	struct addr_location al;
+	size_t i;
+
+	read_chain(sample->callchain);
+	read_chain(sample->recorded_callchain);
+	for (i = 0; i < sample->raw_size; i++)
+		sum += ((u8 *)sample->raw_data)[i];
+	for (i = 0; i < sample->user_stack.size; i++)
+		sum += ((u8 *)sample->user_stack.data)[i];
+
+	addr_location__init(&al);
+	if (evsel && cursor && sample->callchain && !machine__resolve(machine, &al, sample) &&
+	    !sample__resolve_callchain(sample, cursor, NULL, evsel, &al, PERF_MAX_STACK_DEPTH)) {
+		callchain_cursor_commit(cursor);
+		while ((node = callchain_cursor_current(cursor)) != NULL) {
+			sum += node->ip;
+			callchain_cursor_advance(cursor);
+		}
+	}
+	addr_location__exit(&al);
+	return 0;
+}
+
+static int fuzz_deferred(const struct perf_tool *tool __maybe_unused,
+			 union perf_event *event __maybe_unused,
+			 struct perf_sample *sample,
+			 struct evsel *evsel __maybe_unused,
+			 struct machine *machine __maybe_unused)
+{
+	read_chain(sample->callchain);
+	return 0;
+}
+
+static void read_session(int fd, bool merge, bool dump)
+{
+	char path[64];
+	struct perf_data data = {
+		.path  = path,
+		.mode  = PERF_DATA_MODE_READ,
+		.force = true,
+	};
+	struct perf_session *session;
+	struct perf_tool tool;
+
+	scnprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	perf_tool__init(&tool, /*ordered_events=*/true);
+	tool.sample	= fuzz_sample;
+	tool.mmap	= perf_event__process_mmap;
+	tool.mmap2	= perf_event__process_mmap2;
+	tool.comm	= perf_event__process_comm;
+	tool.namespaces	= perf_event__process_namespaces;
+	tool.fork	= perf_event__process_fork;
+	tool.exit	= perf_event__process_exit;
+	tool.lost	= perf_event__process_lost;
+	tool.attr	= perf_event__process_attr;
+	tool.event_update = perf_event__process_event_update;
+	tool.ordering_requires_timestamps = true;
+	tool.no_warn	= true;
+	if (!merge) {
+		tool.no_merge_callchains = true;
+		tool.callchain_deferred = fuzz_deferred;
+	}
+
+	dump_trace = dump;
+	session = perf_session__new(&data, &tool);
+	if (!IS_ERR(session)) {
+		ordered_events__set_copy_on_queue(&session->ordered_events, true);
+		perf_session__process_events(session);
+		perf_session__fprintf_nr_events(session, stdout);
+		perf_session__delete(session);
+	}
+	dump_trace = false;
+}
+
+int LLVMFuzzerInitialize(int *argc __maybe_unused, char ***argv __maybe_unused)
+{
+	int null = open("/dev/null", O_WRONLY);
+
+	/* What perf prints is of no interest; libFuzzer writes to stderr. */
+	if (null < 0 || dup2(null, STDOUT_FILENO) < 0)
+		return -1;
+	close(null);
+	verbose = -1;
+	quiet = true;
+	page_size = sysconf(_SC_PAGE_SIZE);
+	symbol_conf.use_callchain = true;
+	symbol_conf.try_vmlinux_path = false;
+	/* No symbols: nothing of this machine is to be read */
+	symbol_conf.kptr_restrict = true;
+	return symbol__init(NULL);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+	int fd = memfd_create("perf.data", MFD_CLOEXEC);
+
+	if (fd < 0 || write(fd, bytes, size) != (ssize_t)size)
+		abort();
+	read_session(fd, /*merge=*/true, /*dump=*/false);
+	read_session(fd, /*merge=*/false, /*dump=*/true);
+	close(fd);
+	return 0;
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K18, K19: events that count a cgroup. They exist on every CPU and are on it while one
+ * of the group's tasks is; the records go where the samples went, and stay within the
+ * session.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+#define ROUNDS	40
+
+struct caller {
+	struct ut_stack	ppid, sleep;
+	int		depth;
+	bool		asleep;		/* in the end, for long */
+	int		done;
+};
+
+FIXTURE(cgroups) {
+	char root[64];
+	char path[2][128];	/* a group for each caller */
+	int group[2];
+	struct caller *caller[2];
+	struct ut_child c[2];
+	struct ut_session s, other;
+};
+
+static int write_file(const char *dir, const char *name, const char *text)
+{
+	char path[256];
+	int fd, err;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_WRONLY);
+	if (fd < 0)
+		return -1;
+	err = write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
+	close(fd);
+	return err;
+}
+
+static void call_ppid(void *arg)
+{
+	struct caller *c = arg;
+
+	ut_syscall0(&c->ppid, __NR_getppid);
+}
+
+static void call_sleep(void *arg)
+{
+	struct timespec ts = { .tv_nsec = 300000 };
+	struct caller *c = arg;
+
+	if (c->done == ROUNDS)
+		ts.tv_sec = 1000;
+	ut_syscall2(&c->sleep, __NR_nanosleep, &ts, NULL);
+}
+
+static void calls(void *arg)
+{
+	struct caller *c = arg;
+	cpu_set_t set;
+
+	while (c->done < ROUNDS) {
+		ut_ladder(c->depth, call_ppid, c);
+		/* Wherever it is woken: often not where it was. */
+		CPU_ZERO(&set);
+		CPU_SET(c->done % 2, &set);
+		sched_setaffinity(0, sizeof(set), &set);
+		ut_ladder(c->depth + 1, call_sleep, c);
+		c->done++;
+	}
+	if (c->asleep)
+		ut_ladder(c->depth + 1, call_sleep, c);
+}
+
+FIXTURE_SETUP(cgroups)
+{
+	char pid[16];
+	int i;
+
+	memset(&self->s, 0, sizeof(self->s));
+	memset(&self->other, 0, sizeof(self->other));
+	snprintf(self->root, sizeof(self->root), "/tmp/unwind_cgroup.XXXXXX");
+	ASSERT_NE(NULL, mkdtemp(self->root));
+	/* A hierarchy of its own: in the common one it depends on others what is enabled. */
+	ASSERT_EQ(0, mount("none", self->root, "cgroup", 0, "perf_event"))
+		TH_LOG("%s", strerror(errno));
+	for (i = 0; i < 2; i++) {
+		snprintf(self->path[i], sizeof(self->path[i]), "%s/unwind_test%d", self->root, i);
+		rmdir(self->path[i]);
+		ASSERT_EQ(0, mkdir(self->path[i], 0755)) TH_LOG("%s", strerror(errno));
+		self->group[i] = open(self->path[i], O_RDONLY | O_CLOEXEC);
+		ASSERT_LE(0, self->group[i]);
+		self->caller[i] = ut_shared(sizeof(*self->caller[i]));
+		ASSERT_NE(NULL, self->caller[i]);
+		self->caller[i]->depth = 3 + 5 * i;
+		ASSERT_EQ(0, ut_fork(&self->c[i], calls, self->caller[i]));
+		snprintf(pid, sizeof(pid), "%d", self->c[i].pid);
+		ASSERT_EQ(0, write_file(self->path[i], "cgroup.procs", pid));
+	}
+}
+
+FIXTURE_TEARDOWN(cgroups)
+{
+	int i;
+
+	ut_close(&self->s);
+	ut_close(&self->other);
+	for (i = 0; i < 2; i++) {
+		if (self->c[i].pid > 0) {
+			kill(self->c[i].pid, SIGKILL);
+			ut_wait(&self->c[i]);
+		}
+		close(self->group[i]);
+		rmdir(self->path[i]);
+	}
+	umount2(self->root, MNT_DETACH);
+	rmdir(self->root);
+}
+
+/* A session of one group: on every CPU an event for the records, and others. */
+static int watch(struct ut_session *s, int group)
+{
+	struct ut_opts opts = {
+		.pid = group, .per_cpu = true, .perf_flags = PERF_FLAG_PID_CGROUP, .pages = 256,
+	};
+
+	if (ut_open(s, &opts) || ut_add_tracepoint(s, "syscalls", "sys_enter_getppid") < 0 ||
+	    ut_add_tracepoint(s, "syscalls", "sys_enter_nanosleep") < 0)
+		return -1;
+	return ut_enable(s);
+}
+
+/* All samples of one process, and nothing of the other one. */
+static bool only(struct ut_session *s, struct caller *c, pid_t pid, pid_t other, int rounds)
+{
+	int i, nr[2];
+
+	for (i = 0; i < 2; i++) {
+		nr[i] = ut_count_samples(s, i, pid);
+		if (nr[i] != rounds) {
+			ut_diag("event %d: %d samples", i, nr[i]);
+			return false;
+		}
+	}
+	for (i = 0; i < rounds; i++) {
+		if (!ut_stack_is(s, ut_sample(s, 0, pid, i), &c->ppid) ||
+		    !ut_stack_is(s, ut_sample(s, 1, pid, i), &c->sleep)) {
+			ut_diag("round %d", i);
+			return false;
+		}
+	}
+	if (ut_count(s, UT_RECORD_CALLCHAIN_DEFERRED, pid) != 2U * rounds ||
+	    ut_count(s, PERF_RECORD_SAMPLE, other) ||
+	    ut_count(s, UT_RECORD_CALLCHAIN_DEFERRED, other)) {
+		ut_diag("foreign or missing records");
+		return false;
+	}
+	return true;
+}
+
+/* One group is watched, another one does the same. */
+TEST_F(cgroups, one_group)
+{
+	int i;
+
+	ASSERT_EQ(0, watch(&self->s, self->group[0])) TH_LOG("CONFIG_CGROUP_PERF?");
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, ut_go(&self->c[i]));
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, ut_wait(&self->c[i]));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(only(&self->s, self->caller[0], self->c[0].pid, self->c[1].pid, ROUNDS));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+	for (i = 0; i < 2; i++)
+		self->c[i].pid = 0;
+}
+
+/* A profiler of a group beside one of everything, in a process of its own. */
+struct profiler {
+	int	group;
+	int	ready, result;
+	int	go[2];
+	pid_t	pid[2];
+	struct caller *caller;
+};
+
+static void profile(void *arg)
+{
+	struct profiler *p = arg;
+	struct ut_session s;
+	char byte;
+
+	if (watch(&s, p->group)) {
+		p->ready = -1;
+		return;
+	}
+	p->ready = 1;
+	if (read(p->go[0], &byte, 1) != 1)
+		return;
+	ut_disable(&s);
+	p->result = !ut_drain(&s) && only(&s, p->caller, p->pid[0], p->pid[1], ROUNDS) &&
+		    !ut_check(&s, 0);
+}
+
+TEST_F(cgroups, two_groups_and_everything)
+{
+	struct ut_opts opts = { .pid = -1, .per_cpu = true, .pages = 512 };
+	struct profiler *p = ut_shared(2 * sizeof(*p));
+	struct ut_child pc[2];
+	int i;
+
+	ASSERT_NE(NULL, p);
+	for (i = 0; i < 2; i++) {
+		p[i].group = self->group[i];
+		p[i].pid[0] = self->c[i].pid;
+		p[i].pid[1] = self->c[!i].pid;
+		p[i].caller = self->caller[i];
+		ASSERT_EQ(0, pipe(p[i].go));
+		ASSERT_EQ(0, ut_fork(&pc[i], profile, &p[i]));
+		ASSERT_EQ(0, ut_go(&pc[i]));
+		while (!UT_READ(p[i].ready))
+			usleep(1000);
+		ASSERT_EQ(1, p[i].ready);
+	}
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, ut_go(&self->c[i]));
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, ut_wait(&self->c[i]));
+		self->c[i].pid = 0;
+	}
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(1, write(p[i].go[1], "g", 1));
+		ASSERT_EQ(0, ut_wait(&pc[i]));
+		EXPECT_EQ(1, p[i].result) TH_LOG("group %d", i);
+		/* The one of everything has asked for these, and not for the sleeps. */
+		EXPECT_EQ(ROUNDS, ut_count_samples(&self->s, 0, p[i].pid[0]));
+		EXPECT_EQ(ROUNDS, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, p[i].pid[0]));
+	}
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* A task of the group sleeps when the profile ends. */
+TEST_F(cgroups, asleep_at_the_end)
+{
+	pid_t pid = self->c[0].pid;
+
+	self->caller[0]->asleep = true;
+	ASSERT_EQ(0, watch(&self->s, self->group[0]));
+	ASSERT_EQ(0, ut_go(&self->c[0]));
+	while (UT_READ(self->caller[0]->done) < ROUNDS)
+		usleep(1000);
+	usleep(10000);
+	ASSERT_TRUE(ut_wait_state(pid, "S"));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 1, pid, ROUNDS),
+				&self->caller[0]->sleep));
+	EXPECT_EQ(2 * ROUNDS + 1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, pid));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* Sampled in the group, it is out of it when it leaves the kernel. */
+TEST_F(cgroups, leaves_the_group)
+{
+	pid_t pid = self->c[0].pid;
+	struct ut_stack got;
+	struct ut_rec *r;
+	char text[16];
+	int i;
+
+	self->caller[0]->asleep = true;
+	ASSERT_EQ(0, watch(&self->s, self->group[0]));
+	ASSERT_EQ(0, ut_go(&self->c[0]));
+	while (UT_READ(self->caller[0]->done) < ROUNDS)
+		usleep(1000);
+	usleep(10000);
+	ASSERT_TRUE(ut_wait_state(pid, "S"));
+	snprintf(text, sizeof(text), "%d", pid);
+	ASSERT_EQ(0, write_file(self->path[1], "cgroup.procs", text));
+	/* It comes out of the system call, and dies, among the tasks of the other one. */
+	ASSERT_EQ(0, kill(pid, SIGKILL));
+	ASSERT_EQ(SIGKILL, ut_wait(&self->c[0]));
+	self->c[0].pid = 0;
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; i <= ROUNDS; i++) {
+		r = ut_sample(&self->s, 1, pid, i);
+		ASSERT_NE(NULL, r);
+		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got)) TH_LOG("round %d", i);
+	}
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}

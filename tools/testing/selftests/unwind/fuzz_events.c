@@ -1,0 +1,1088 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A fuzzer of perf_event_open() with the bits of deferral set: fuzz_events SECONDS [SEED].
+ *
+ * It goes through cases. Each is a process that opens events with attributes made by
+ * chance, most of them such as make sense, for targets of all kinds, and then does
+ * whatever can be done with the descriptors: map, unmap, enable, disable, redirect,
+ * pause, read, pass them to another process, close, exit, exec, be killed. Its targets
+ * work, fork and die meanwhile. What comes out of the buffers is taken apart with an
+ * eye on every boundary.
+ *
+ * A case is given by the seed and its number. What it does is the same each time, but
+ * for the timing, and for which of its attempts succeed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../kselftest.h"
+#include "unwind_test.h"
+
+#define LEAF		"--leaf"
+#define PAGE		4096UL
+#define FUZZERS		3
+#define VICTIMS		2
+#define MAX_FDS		16
+#define CASE_SECONDS	60
+#define MAX_CHAIN	((1 << 16) / 8)
+
+static struct totals {
+	int		stop;
+	pid_t		victim[VICTIMS];
+	unsigned long	cases, opened, refused, mapped, unmapped, ioctls, passed;
+	unsigned long	records, samples, deferred, chains, addresses, lost, worked;
+	unsigned long	bad, stuck;
+} *tot;
+
+static unsigned long add(unsigned long *to, unsigned long n)
+{
+	return __atomic_add_fetch(to, n, __ATOMIC_RELAXED);
+}
+
+static char self_path[4096];
+static unsigned long task_size = (1UL << 47) - PAGE;
+static __u64 seed, rnd_state, case_seed;
+static unsigned int nr_cpus;
+
+static void rnd_start(__u64 s)
+{
+	rnd_state = s * 0x9e3779b97f4a7c15ULL ^ 0x123456789abcdefULL;
+	if (!rnd_state)
+		rnd_state = 1;
+}
+
+static __u64 rnd64(void)
+{
+	rnd_state ^= rnd_state << 13;
+	rnd_state ^= rnd_state >> 7;
+	rnd_state ^= rnd_state << 17;
+	return rnd_state;
+}
+
+static __u32 rnd(__u32 below)
+{
+	return (rnd64() >> 16) % below;
+}
+
+static bool chance(unsigned int one_in)
+{
+	return !rnd(one_in);
+}
+
+static bool stop(void)
+{
+	return __atomic_load_n(&tot->stop, __ATOMIC_RELAXED);
+}
+
+static __u64 now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000ULL + ts.tv_nsec / 1000000;
+}
+
+static pid_t start(void (*fn)(void))
+{
+	pid_t parent = getpid(), pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(0);
+		fn();
+		_exit(0);
+	}
+	return pid;
+}
+
+/* What the targets do. */
+
+/* For breakpoints, the function as well. */
+static long touched[8] UT_ATTRIBUTE(aligned(64));
+
+static ut_noinline void touch(void *arg)
+{
+	struct timespec ts = { .tv_nsec = 300000 };
+	char *page;
+
+	touched[0]++;
+	getppid();
+	touched[1] += touched[0];
+	asm volatile("" : : : "memory");
+	syscall(__NR_getuid);
+	page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page != MAP_FAILED) {
+		*page = 1;
+		munmap(page, PAGE);
+	}
+	if (arg)
+		nanosleep(&ts, NULL);
+}
+
+static void activity(int n)
+{
+	int i;
+
+	for (i = 0; i < n; i++)
+		ut_ladder(i % 20, touch, i % 4 ? NULL : (void *)1);
+}
+
+static void *thread(void *arg)
+{
+	activity(5);
+	return NULL;
+}
+
+static void victim(void)
+{
+	pthread_t id;
+	pid_t pid;
+
+	signal(SIGIO, SIG_IGN);
+	while (!stop()) {
+		activity(10);
+		if (!pthread_create(&id, NULL, thread, NULL))
+			pthread_join(id, NULL);
+		pid = fork();
+		if (!pid) {
+			activity(3);
+			_exit(0);
+		}
+		waitpid(pid, NULL, 0);
+	}
+}
+
+static void dying_child(void)
+{
+	static char * const argv[] = { "leaf", LEAF, NULL };
+	pthread_t id;
+
+	usleep(rnd(2000));
+	activity(rnd(30));
+	if (chance(3) && !pthread_create(&id, NULL, thread, NULL))
+		activity(2);
+	if (chance(3))
+		execv(self_path, argv);
+	if (chance(3))
+		raise(SIGKILL);
+}
+
+/* Events. */
+
+static const char * const tracepoints[][2] = {
+	{ "syscalls", "sys_enter_getppid" },
+	{ "syscalls", "sys_exit_getppid" },
+	{ "syscalls", "sys_enter_nanosleep" },
+	{ "syscalls", "sys_enter_ioctl" },
+	{ "syscalls", "sys_enter_close" },
+	{ "syscalls", "sys_enter_munmap" },
+	{ "syscalls", "sys_enter_exit_group" },
+	{ "raw_syscalls", "sys_enter" },
+	{ "raw_syscalls", "sys_exit" },
+	{ "sched", "sched_switch" },
+	{ "sched", "sched_process_fork" },
+	{ "sched", "sched_process_exec" },
+	{ "sched", "sched_process_exit" },
+	{ "signal", "signal_generate" },
+};
+
+static int tracepoint_id[ARRAY_SIZE(tracepoints)];
+
+struct fuzz_event {
+	int			fd;
+	bool			mine;		/* and not a duplicate */
+	bool			redirected;
+	struct perf_event_attr	attr;
+	char			*base;
+	size_t			mapped, size;	/* all of it, and of the data */
+	bool			writable;
+	__u64			tail;
+};
+
+static struct fuzz_event ev[MAX_FDS];
+static unsigned int nr_ev;
+static bool uniform;		/* all events of the case have the same kind of samples */
+static bool seen_deferred, seen_output;
+
+static int bad(const char *what, const struct perf_event_header *h)
+{
+	const __u64 *w = (const __u64 *)h;
+	int i;
+
+	ut_diag("%s: record type %u misc %#x size %u, seed %llu", what, h->type, h->misc, h->size,
+		case_seed);
+	for (i = 0; i < h->size / 8 && i < 40; i++)
+		ut_diag("  %#llx", w[i]);
+	add(&tot->bad, 1);
+	return -1;
+}
+
+static int check_addresses(const struct perf_event_header *h, const __u64 *ip, __u64 nr)
+{
+	__u64 i;
+
+	for (i = 0; i < nr; i++) {
+		if (!i && ip[0] >= UT_VSYSCALL_START && ip[0] < UT_VSYSCALL_END)
+			continue;
+		if ((i && ip[i] < PAGE) || ip[i] >= task_size + PAGE)
+			return bad("not a user address", h);
+	}
+	add(&tot->addresses, nr);
+	return 0;
+}
+
+static int check_deferred(const struct perf_event_header *h)
+{
+	const __u64 *w = (const __u64 *)h;
+	__u64 room;
+
+	if (h->size < 24)
+		return bad("a deferred callchain that is too short", h);
+	room = (h->size - 24) / 8;
+	/* Of the trailer there are six words at most. */
+	if (w[2] > room || room - w[2] > 6)
+		return bad("number of addresses and size", h);
+	if (!w[1] || h->misc != PERF_RECORD_MISC_USER)
+		return bad("cookie or misc", h);
+	if (!seen_output)
+		return bad("no event wants it", h);
+	add(&tot->chains, 1);
+	return check_addresses(h, w + 3, w[2]);
+}
+
+static int check_callchain(const struct perf_event_header *h, const __u64 *ip, __u64 nr)
+{
+	bool user = false;
+	__u64 i;
+
+	for (i = 0; i < nr; i++) {
+		if (ip[i] == UT_CONTEXT_USER_DEFERRED) {
+			if (user || i + 2 != nr || !ip[i + 1])
+				return bad("marker without a cookie, or not at the end", h);
+			if (!seen_deferred)
+				return bad("deferred, and nobody asked for that", h);
+			add(&tot->deferred, 1);
+			return 0;
+		}
+		/* An immediate walk takes the user's words as they are. */
+		if (ip[i] == (__u64)PERF_CONTEXT_USER)
+			user = true;
+		else if (!user && ip[i] < task_size)
+			return bad("user address among the kernel's", h);
+	}
+	return 0;
+}
+
+/* As far as the callchain. */
+static int check_sample(const struct perf_event_header *h, const struct perf_event_attr *attr)
+{
+	static const __u64 one_word = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID |
+		PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_ID | PERF_SAMPLE_STREAM_ID |
+		PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD;
+	const __u64 *w = (const __u64 *)h + 1, *end = (const __u64 *)((const char *)h + h->size);
+	__u64 type = attr->sample_type, format = attr->read_format, each, head, nr;
+
+	add(&tot->samples, 1);
+	if (!uniform)
+		return 0;
+	w += __builtin_popcountll(type & one_word);
+	if (type & PERF_SAMPLE_READ) {
+		head = !!(format & PERF_FORMAT_TOTAL_TIME_ENABLED) +
+		       !!(format & PERF_FORMAT_TOTAL_TIME_RUNNING);
+		each = 1 + !!(format & PERF_FORMAT_ID) + !!(format & PERF_FORMAT_LOST);
+		if (format & PERF_FORMAT_GROUP) {
+			if (w >= end || *w > MAX_FDS)
+				return bad("members of a group", h);
+			w += 1 + head + *w * each;
+		} else {
+			w += head + each;
+		}
+	}
+	if (w > end)
+		return bad("a sample that is too short", h);
+	if (!(type & PERF_SAMPLE_CALLCHAIN))
+		return 0;
+	if (w == end)
+		return bad("no room for the callchain", h);
+	nr = *w++;
+	if (nr > MAX_CHAIN || nr > (__u64)(end - w))
+		return bad("callchain and size", h);
+	return check_callchain(h, w, nr);
+}
+
+static int check_record(const struct perf_event_header *h, const struct perf_event_attr *attr)
+{
+	add(&tot->records, 1);
+	switch (h->type) {
+	case PERF_RECORD_SAMPLE:
+		return check_sample(h, attr);
+	case UT_RECORD_CALLCHAIN_DEFERRED:
+		return check_deferred(h);
+	case PERF_RECORD_LOST:
+		if (h->size < 24)
+			return bad("size", h);
+		add(&tot->lost, ((const __u64 *)h)[2]);
+		return 0;
+	default:
+		if (!h->type || h->type > UT_RECORD_CALLCHAIN_DEFERRED)
+			return bad("type", h);
+		return 0;
+	}
+}
+
+/* Records from @from on, as many as there are in @len bytes; gives what is left. */
+static size_t check_records(struct fuzz_event *e, __u64 from, size_t len, bool torn)
+{
+	static char buf[1 << 16] UT_ATTRIBUTE(aligned(8));
+	const char *data = e->base + PAGE;
+	struct perf_event_header *h = (struct perf_event_header *)buf;
+
+	while (len >= sizeof(*h)) {
+		size_t off = from % e->size, first;
+
+		memcpy(h, data + off, sizeof(*h));
+		if (torn && (!h->size || h->size > len))
+			return 0;
+		if (h->size < sizeof(*h) || h->size % 8 || h->size > len) {
+			bad("header", h);
+			return 0;
+		}
+		first = e->size - off < h->size ? e->size - off : h->size;
+		memcpy(buf, data + off, first);
+		memcpy(buf + first, data, h->size - first);
+		from += h->size;
+		len -= h->size;
+		if (check_record(h, &e->attr))
+			return 0;
+	}
+	return len;
+}
+
+static void drain(struct fuzz_event *e)
+{
+	struct perf_event_mmap_page *page = (void *)e->base;
+	__u64 head;
+
+	if (!e->base || !e->size)
+		return;
+	head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
+	if (e->attr.write_backward) {
+		/* Towards the lower addresses, and over the oldest ones. */
+		if (ioctl(e->fd, PERF_EVENT_IOC_PAUSE_OUTPUT, 1))
+			return;
+		head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
+		check_records(e, head, -head < e->size ? -head : e->size, true);
+		ioctl(e->fd, PERF_EVENT_IOC_PAUSE_OUTPUT, 0);
+	} else if (e->writable) {
+		if (head - e->tail > e->size) {
+			ut_diag("head %llu, tail %llu, size %zu", head, e->tail, e->size);
+			add(&tot->bad, 1);
+			return;
+		}
+		check_records(e, e->tail, head - e->tail, false);
+		e->tail = head;
+		__atomic_store_n(&page->data_tail, head, __ATOMIC_RELEASE);
+	} else if (head <= e->size) {
+		/* Where it has been overwritten nobody knows where a record begins. */
+		if (ioctl(e->fd, PERF_EVENT_IOC_PAUSE_OUTPUT, 1))
+			return;
+		head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
+		if (head <= e->size)
+			check_records(e, 0, head, false);
+		ioctl(e->fd, PERF_EVENT_IOC_PAUSE_OUTPUT, 0);
+	}
+}
+
+static __u64 some_sample_type(void)
+{
+	__u64 type = PERF_SAMPLE_CALLCHAIN;
+
+	if (chance(8))
+		return rnd64() & ((1 << 25) - 1) & ~(chance(2) ? PERF_SAMPLE_BRANCH_STACK : 0ULL);
+	if (chance(10))
+		type = 0;
+	return type | (rnd64() & (PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
+		PERF_SAMPLE_ADDR | PERF_SAMPLE_READ | PERF_SAMPLE_ID | PERF_SAMPLE_CPU |
+		PERF_SAMPLE_PERIOD | PERF_SAMPLE_STREAM_ID | PERF_SAMPLE_RAW |
+		PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER));
+}
+
+/* Flags by their bits, with how rarely each is set, and 0 for never. */
+static const unsigned char flag_rarity[64] = {
+	[0] = 3,	/* disabled */
+	[1] = 3,	/* inherit */
+	[2] = 20,	/* pinned */
+	[3] = 20,	/* exclusive */
+	[4] = 8,	/* exclude_user */
+	[5] = 4,	/* exclude_kernel */
+	[6] = 4,	/* exclude_hv */
+	[7] = 8,	/* exclude_idle */
+	[8] = 4,	/* mmap */
+	[9] = 4,	/* comm */
+	[10] = 20,	/* freq */
+	[11] = 8,	/* inherit_stat */
+	[12] = 8,	/* enable_on_exec */
+	[13] = 4,	/* task */
+	[14] = 6,	/* watermark */
+	[15] = 60, [16] = 60,	/* precise_ip */
+	[17] = 6,	/* mmap_data */
+	[18] = 2,	/* sample_id_all */
+	[19] = 20,	/* exclude_host */
+	[20] = 20,	/* exclude_guest */
+	[21] = 4,	/* exclude_callchain_kernel */
+	[22] = 8,	/* exclude_callchain_user */
+	[23] = 4,	/* mmap2 */
+	[24] = 4,	/* comm_exec */
+	[25] = 30,	/* use_clockid */
+	[26] = 6,	/* context_switch */
+	[27] = 12,	/* write_backward */
+	[28] = 8,	/* namespaces */
+	[29] = 8,	/* ksymbol */
+	[30] = 8,	/* bpf_event */
+	[31] = 60,	/* aux_output */
+	[32] = 8,	/* cgroup */
+	[33] = 8,	/* text_poke */
+	[34] = 8,	/* build_id */
+	[35] = 8,	/* inherit_thread */
+	[36] = 8,	/* remove_on_exec */
+	/* sigtrap would kill the targets */
+	[38] = 1,	/* defer_callchain, see below */
+	[39] = 2,	/* defer_output */
+	[40] = 100, [63] = 100,	/* reserved */
+};
+
+/* Without those that are refused in most combinations, or count next to nothing. */
+#define SANE_FLAGS	(~(1ULL << 2 | 1ULL << 3 | 1ULL << 15 | 1ULL << 16 | 1ULL << 19 |	\
+			   1ULL << 25 | 1ULL << 31 | 1ULL << 35 | 1ULL << 36 |		\
+			   -1ULL << UT_FIRST_RESERVED_BIT))
+
+static void some_attr(struct perf_event_attr *attr)
+{
+	static struct perf_event_attr common;
+	bool sane = rnd(3);
+	unsigned int bit;
+	__u64 flags = 0;
+
+	memset(attr, 0, sizeof(*attr));
+	attr->size = sane || rnd(4) ? UT_ATTR_SIZE : rnd(200);
+	switch (rnd(12)) {
+	case 0 ... 5:
+		attr->type = PERF_TYPE_TRACEPOINT;
+		attr->config = tracepoint_id[rnd(ARRAY_SIZE(tracepoints))];
+		break;
+	case 6 ... 8:
+		attr->type = PERF_TYPE_SOFTWARE;
+		attr->config = rnd(12);
+		break;
+	case 9:
+		attr->type = PERF_TYPE_BREAKPOINT;
+		attr->bp_type = 1 << rnd(3);
+		attr->bp_addr = attr->bp_type == 4 ? (unsigned long)touch :
+						     (unsigned long)&touched[rnd(2)];
+		attr->bp_len = attr->bp_type == 4 ? sizeof(long) : 1 << rnd(4);
+		break;
+	case 10:
+		attr->type = PERF_TYPE_SOFTWARE;
+		attr->config = PERF_COUNT_SW_DUMMY;
+		break;
+	default:
+		attr->type = sane ? PERF_TYPE_SOFTWARE : rnd(10);
+		attr->config = rnd(20);
+		break;
+	}
+
+	for (bit = 0; bit < 64; bit++) {
+		if (flag_rarity[bit] && chance(flag_rarity[bit]))
+			flags |= 1ULL << bit;
+	}
+	if (chance(6))
+		flags &= ~UT_DEFER_CALLCHAIN;
+	if (sane)
+		flags &= SANE_FLAGS;
+	*ut_attr_flags(attr) = flags;
+
+	attr->sample_period = 1 + rnd(4);
+	if (attr->freq)
+		attr->sample_freq = 1 + rnd(2000);
+	else if (attr->type == PERF_TYPE_SOFTWARE && attr->config <= PERF_COUNT_SW_TASK_CLOCK)
+		attr->sample_period = 200000 + rnd(5000000);
+	else if (chance(20))
+		attr->sample_period = rnd64();
+	if (chance(3))
+		attr->sample_max_stack = sane || rnd(4) ? rnd(128) : rnd(1 << 16);
+	attr->wakeup_events = rnd(100);
+	attr->clockid = chance(2) ? CLOCK_MONOTONIC : rnd(16);
+	if (chance(50))
+		attr->aux_watermark = rnd64();
+
+	attr->sample_type = some_sample_type();
+	attr->read_format = rnd(4) ? rnd(32) : 0;
+	if (attr->read_format & PERF_FORMAT_GROUP && attr->inherit && !chance(4))
+		attr->read_format &= ~PERF_FORMAT_GROUP;
+	attr->sample_regs_user = chance(10) ? rnd64() : 0xff0fff;
+	attr->sample_stack_user = chance(10) ? rnd64() : rnd(64) * 8;
+	attr->sample_regs_intr = 0xff0fff;
+	if (uniform) {
+		if (!nr_ev)
+			common = *attr;
+		attr->sample_type = common.sample_type;
+		attr->read_format = common.read_format;
+		attr->sample_regs_user = common.sample_regs_user;
+		attr->sample_stack_user = common.sample_stack_user;
+	}
+}
+
+static pid_t dying;
+
+static void open_one(void)
+{
+	static const unsigned int perf_flags[] = {
+		PERF_FLAG_FD_NO_GROUP, PERF_FLAG_FD_OUTPUT, PERF_FLAG_PID_CGROUP,
+	};
+	struct fuzz_event *e = &ev[nr_ev];
+	int pid = 0, cpu = -1, group = -1, cgroup = -1, bit;
+	unsigned long flags = 0;
+
+	if (nr_ev == MAX_FDS)
+		return;
+	memset(e, 0, sizeof(*e));
+	some_attr(&e->attr);
+	switch (rnd(10)) {
+	case 0 ... 2:
+		break;
+	case 3 ... 4:
+		pid = dying;
+		break;
+	case 5 ... 6:
+		pid = tot->victim[rnd(VICTIMS)];
+		break;
+	case 7 ... 8:
+		pid = -1;
+		cpu = rnd(nr_cpus);
+		break;
+	default:
+		pid = rnd(4) ? 0 : rnd(3) ? (int)rnd(500) : -1;
+		break;
+	}
+	/* Inherited events can only be mapped on a CPU. */
+	if (cpu < 0 && (chance(3) || e->attr.inherit))
+		cpu = chance(20) ? (int)rnd(70) : (int)rnd(nr_cpus);
+	if (nr_ev && chance(4))
+		group = ev[rnd(nr_ev)].fd;
+	if (chance(10))
+		flags = perf_flags[rnd(ARRAY_SIZE(perf_flags))];
+	if (flags == PERF_FLAG_PID_CGROUP) {
+		pid = open("/sys/fs/cgroup", O_RDONLY | O_CLOEXEC);
+		cgroup = pid;
+		cpu = rnd(nr_cpus);
+	}
+	if (flags == PERF_FLAG_FD_OUTPUT && nr_ev)
+		group = ev[rnd(nr_ev)].fd;
+
+	e->fd = ut_perf_open(&e->attr, pid, cpu, group, flags);
+	if (cgroup >= 0)
+		close(cgroup);
+	if (e->fd < 0) {
+		add(&tot->refused, 1);
+		return;
+	}
+	/* No reserved bit is let pass. */
+	for (bit = UT_FIRST_RESERVED_BIT; bit < 64; bit++) {
+		if (*ut_attr_flags(&e->attr) >> bit & 1) {
+			ut_diag("bit %d was taken, seed %llu", bit, case_seed);
+			add(&tot->bad, 1);
+		}
+	}
+	seen_deferred |= !!(*ut_attr_flags(&e->attr) & UT_DEFER_CALLCHAIN);
+	seen_output |= !!(*ut_attr_flags(&e->attr) & UT_DEFER_OUTPUT);
+	e->mine = true;
+	add(&tot->opened, 1);
+	nr_ev++;
+}
+
+static void unmap(struct fuzz_event *e)
+{
+	if (!e->base)
+		return;
+	munmap(e->base, e->mapped);
+	e->base = NULL;
+	add(&tot->unmapped, 1);
+}
+
+static void map(struct fuzz_event *e)
+{
+	struct perf_event_mmap_page *page;
+	size_t pages = 1UL << rnd(6);
+	int prot = PROT_READ | PROT_WRITE;
+	void *aux;
+
+	if (chance(10))
+		pages = rnd(20);	/* 0 and odd ones */
+	if (chance(6))
+		prot = PROT_READ;
+	if (e->base)
+		unmap(e);
+	e->mapped = (pages + 1) * PAGE;
+	e->base = mmap(NULL, e->mapped, prot, chance(20) ? MAP_PRIVATE : MAP_SHARED, e->fd,
+		       chance(20) ? PAGE : 0);
+	if (e->base == MAP_FAILED) {
+		e->base = NULL;
+		return;
+	}
+	add(&tot->mapped, 1);
+	e->size = pages * PAGE;
+	e->writable = prot & PROT_WRITE;
+	page = (void *)e->base;
+	/* Somebody else may have read from the buffer before. */
+	e->tail = page->data_tail;
+	if (chance(10) && e->writable) {
+		page->aux_offset = chance(4) ? rnd64() : e->mapped;
+		page->aux_size = chance(4) ? rnd64() : PAGE << rnd(4);
+		aux = mmap(NULL, page->aux_size & 0xffffff, prot, MAP_SHARED, e->fd,
+			   page->aux_offset);
+		if (aux != MAP_FAILED)
+			munmap(aux, page->aux_size & 0xffffff);
+	}
+	if (chance(12))
+		unmap(e);
+}
+
+static void some_ioctl(struct fuzz_event *e)
+{
+	static const unsigned long plain[] = {
+		PERF_EVENT_IOC_ENABLE, PERF_EVENT_IOC_DISABLE, PERF_EVENT_IOC_RESET,
+	};
+	static const char * const filters[] = {
+		"common_pid != 0", "common_pid == 0", "id == 39", "nonsense", "",
+	};
+	struct perf_event_attr attr;
+	__u32 prog_ids[4] = { 2 };
+	__u64 val;
+	int to;
+
+	add(&tot->ioctls, 1);
+	switch (rnd(16)) {
+	case 0 ... 7:
+		ioctl(e->fd, plain[rnd(3)],
+		      chance(3) ? PERF_IOC_FLAG_GROUP : chance(20) ? rnd64() : 0);
+		break;
+	case 8:
+		ioctl(e->fd, PERF_EVENT_IOC_REFRESH, rnd(10));
+		break;
+	case 9:
+		val = chance(4) ? rnd64() : 1 + rnd(3);
+		if (e->attr.freq)
+			val = 1 + rnd(2000);
+		else if (e->attr.type == PERF_TYPE_SOFTWARE &&
+			 e->attr.config <= PERF_COUNT_SW_TASK_CLOCK)
+			val += 200000;
+		ioctl(e->fd, PERF_EVENT_IOC_PERIOD, &val);
+		break;
+	case 10 ... 12:
+		to = chance(5) ? -1 : ev[rnd(nr_ev)].fd;
+		if (!ioctl(e->fd, PERF_EVENT_IOC_SET_OUTPUT, to))
+			e->redirected = to >= 0;
+		break;
+	case 13:
+		ioctl(e->fd, PERF_EVENT_IOC_PAUSE_OUTPUT, rnd(2));
+		break;
+	case 14:
+		attr = e->attr;
+		attr.bp_addr = (unsigned long)&touched[rnd(4)];
+		*ut_attr_flags(&attr) ^= chance(2) ? 0 : 1ULL << rnd(40);
+		ioctl(e->fd, PERF_EVENT_IOC_MODIFY_ATTRIBUTES, &attr);
+		break;
+	default:
+		ioctl(e->fd, PERF_EVENT_IOC_ID, &val);
+		ioctl(e->fd, PERF_EVENT_IOC_QUERY_BPF, prog_ids);
+		ioctl(e->fd, PERF_EVENT_IOC_SET_FILTER, filters[rnd(ARRAY_SIZE(filters))]);
+		break;
+	}
+}
+
+/* Passing descriptors to somebody who keeps them for a while. */
+
+static int keeper_sock[2];
+
+static void send_fd(int sock, int fd)
+{
+	char buf[CMSG_SPACE(sizeof(int))] = {}, byte = 'f';
+	struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = buf, .msg_controllen = sizeof(buf),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(int));
+	if (sendmsg(sock, &msg, MSG_DONTWAIT) == 1)
+		add(&tot->passed, 1);
+}
+
+static int recv_fd(int sock)
+{
+	char buf[CMSG_SPACE(sizeof(int))] = {}, byte;
+	struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = buf, .msg_controllen = sizeof(buf),
+	};
+	struct cmsghdr *c;
+	int fd;
+
+	if (recvmsg(sock, &msg, MSG_DONTWAIT) != 1)
+		return -1;
+	c = CMSG_FIRSTHDR(&msg);
+	if (!c || c->cmsg_len != CMSG_LEN(sizeof(int)))
+		return -1;
+	memcpy(&fd, CMSG_DATA(c), sizeof(int));
+	return fd;
+}
+
+/* It knows nothing of the events, only that there are records in their buffers. */
+static void keeper(void)
+{
+	struct fuzz_event *e;
+	int fd;
+
+	rnd_start(seed + 77);
+	seen_output = true;
+	seen_deferred = true;
+	while (!stop()) {
+		fd = recv_fd(keeper_sock[1]);
+		if (fd >= 0) {
+			e = &ev[rnd(MAX_FDS)];
+			if (e->fd > 0) {
+				unmap(e);
+				close(e->fd);
+			}
+			memset(e, 0, sizeof(*e));
+			e->fd = fd;
+			nr_ev = MAX_FDS;
+		}
+		usleep(1000);
+		e = &ev[rnd(MAX_FDS)];
+		if (e->fd <= 0)
+			continue;
+		switch (rnd(8)) {
+		case 0:
+			/* Somebody may read from it at the same time: do not take anything. */
+			unmap(e);
+			e->mapped = 9 * PAGE;
+			e->base = mmap(NULL, e->mapped, PROT_READ, MAP_SHARED, e->fd, 0);
+			if (e->base == MAP_FAILED)
+				e->base = NULL;
+			break;
+		case 1:
+			unmap(e);
+			close(e->fd);
+			e->fd = -1;
+			break;
+		case 2:
+			ioctl(e->fd, PERF_EVENT_IOC_DISABLE, 0);
+			break;
+		case 3:
+			ioctl(e->fd, PERF_EVENT_IOC_ENABLE, 0);
+			break;
+		case 4:
+			ioctl(e->fd, PERF_EVENT_IOC_SET_OUTPUT, -1);
+			break;
+		}
+	}
+}
+
+static void read_one(struct fuzz_event *e)
+{
+	struct pollfd pfd = { .fd = e->fd, .events = POLLIN };
+	__u64 buf[64];
+	ssize_t n;
+
+	n = read(e->fd, buf, rnd(4) ? sizeof(buf) : rnd(64));
+	if (n > (ssize_t)sizeof(buf)) {
+		ut_diag("read of %zd bytes, seed %llu", n, case_seed);
+		add(&tot->bad, 1);
+	}
+	poll(&pfd, 1, 0);
+}
+
+static void forget_fd(struct fuzz_event *e)
+{
+	unmap(e);
+	close(e->fd);
+	*e = ev[--nr_ev];
+}
+
+static void some_step(void)
+{
+	struct fuzz_event *e;
+	pid_t pid;
+	int fd;
+
+	if (!nr_ev || chance(6)) {
+		open_one();
+		return;
+	}
+	e = &ev[rnd(nr_ev)];
+	switch (rnd(24)) {
+	case 0 ... 5:
+		some_ioctl(e);
+		break;
+	case 6 ... 8:
+		map(e);
+		break;
+	case 9:
+		unmap(e);
+		break;
+	case 10:
+		read_one(e);
+		break;
+	case 11:
+		prctl(chance(2) ? PR_TASK_PERF_EVENTS_DISABLE : PR_TASK_PERF_EVENTS_ENABLE,
+		      0, 0, 0, 0);
+		break;
+	case 12:
+		fd = dup(e->fd);
+		if (fd >= 0) {
+			if (chance(2))
+				ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
+			close(fd);
+		}
+		break;
+	case 13:
+		send_fd(keeper_sock[0], e->fd);
+		break;
+	case 14:
+		forget_fd(e);
+		break;
+	case 15:
+		/* A child that has the descriptors, and the mappings not. */
+		pid = fork();
+		if (!pid) {
+			activity(rnd(4));
+			some_ioctl(e);
+			_exit(0);
+		}
+		if (chance(2))
+			kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		break;
+	case 16:
+		if (dying > 0 && chance(3))
+			kill(dying, SIGKILL);
+		break;
+	case 17:
+		/* Set to go, as a profiler does. */
+		for (fd = 0; fd < (int)nr_ev; fd++) {
+			if (fd && !ev[fd].redirected)
+				ioctl(ev[fd].fd, PERF_EVENT_IOC_SET_OUTPUT, ev[0].fd);
+			ioctl(ev[fd].fd, PERF_EVENT_IOC_ENABLE, 0);
+		}
+		activity(3);
+		break;
+	case 18 ... 20:
+		activity(1 + rnd(6));
+		break;
+	default:
+		drain(e);
+		break;
+	}
+}
+
+static void one_case(void)
+{
+	static char * const argv[] = { "leaf", LEAF, NULL };
+	unsigned int i, n = 20 + rnd(60);
+	char *const *av = argv;
+
+	uniform = rnd(2);
+	dying = start(dying_child);
+	if (chance(12) && (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534)))
+		return;
+	for (i = 0; i < 4; i++)
+		open_one();
+	for (i = 0; i < nr_ev; i++)
+		map(&ev[i]);
+	for (i = 0; i < n; i++)
+		some_step();
+	for (i = 0; i < nr_ev; i++)
+		drain(&ev[i]);
+	add(&tot->worked, !!nr_ev);
+	add(&tot->cases, 1);
+	switch (rnd(4)) {
+	case 0:
+		execv(self_path, av);
+		break;
+	case 1:
+		raise(SIGKILL);
+		break;
+	case 2:
+		while (nr_ev)
+			forget_fd(&ev[rnd(nr_ev)]);
+		break;
+	}
+}
+
+static void show_stack(pid_t pid)
+{
+	char path[64], line[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stack", pid);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f))
+		fprintf(stderr, "#   %s", line);
+	if (f)
+		fclose(f);
+}
+
+static unsigned int my_number;
+
+static void fuzzer(void)
+{
+	unsigned int nr;
+	int status;
+	pid_t pid;
+	__u64 end;
+
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	for (nr = 0; !stop(); nr++) {
+		/* The child has to know it, too. */
+		case_seed = seed + (__u64)my_number * 1000000000 + nr;
+		rnd_start(case_seed);
+		pid = start(one_case);
+		end = now_ms() + CASE_SECONDS * 1000;
+		while (waitpid(pid, &status, WNOHANG) == 0) {
+			usleep(2000);
+			if (now_ms() < end)
+				continue;
+			ut_diag("a case does not end, seed %llu, state %c", case_seed,
+				ut_task_state(pid));
+			show_stack(pid);
+			add(&tot->stuck, 1);
+			kill(pid, SIGKILL);
+			waitpid(pid, &status, 0);
+			break;
+		}
+		if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) {
+			ut_diag("a case died of signal %d, seed %llu", WTERMSIG(status),
+				case_seed);
+			add(&tot->bad, 1);
+		}
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+	}
+	/* What it has started dies with it, or has come here. */
+	while (waitpid(-1, NULL, 0) > 0)
+		;
+}
+
+static void prepare(void)
+{
+	struct rlimit files = { .rlim_cur = 4096, .rlim_max = 4096 };
+	int cpus[UT_MAX_CPUS];
+	char line[8192];
+	unsigned int i;
+	FILE *f;
+
+	setrlimit(RLIMIT_NOFILE, &files);
+	tot = ut_shared(sizeof(*tot));
+	if (!tot || readlink("/proc/self/exe", self_path, sizeof(self_path) - 1) <= 0)
+		ksft_exit_fail_msg("no shared memory, or no /proc\n");
+	nr_cpus = ut_online_cpus(cpus, UT_MAX_CPUS);
+	for (i = 0; i < ARRAY_SIZE(tracepoints); i++)
+		tracepoint_id[i] = ut_tracepoint_id(tracepoints[i][0], tracepoints[i][1]);
+	f = fopen("/proc/cpuinfo", "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (!strncmp(line, "flags", 5) && strstr(line, " la57"))
+			task_size = (1UL << 56) - PAGE;
+	}
+	if (f)
+		fclose(f);
+}
+
+int main(int argc, char **argv)
+{
+	pid_t pids[FUZZERS + VICTIMS + 1];
+	int i, nr = 0, left = 0, seconds = 10;
+	__u64 end;
+
+	if (argc > 1 && !strcmp(argv[1], LEAF)) {
+		activity(2);
+		return 0;
+	}
+	ksft_print_header();
+	if (geteuid())
+		ksft_exit_skip("needs root: perf events on tracepoints and on all CPUs\n");
+	if (argc > 1)
+		seconds = atoi(argv[1]);
+	seed = argc > 2 ? strtoull(argv[2], NULL, 0) : (__u64)time(NULL) << 20 ^ getpid();
+	if (seconds <= 0 || argc > 3)
+		ksft_exit_fail_msg("usage: fuzz_events [SECONDS [SEED]]\n");
+	ksft_set_plan(4);
+	ksft_print_msg("seed %llu\n", seed);
+	prepare();
+
+	/* The sockets are for the fuzzers and for nobody else. */
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, keeper_sock))
+		ksft_exit_fail_msg("socketpair\n");
+	for (i = 0; i < VICTIMS; i++) {
+		tot->victim[i] = start(victim);
+		pids[nr++] = tot->victim[i];
+	}
+	pids[nr++] = start(keeper);
+	for (my_number = 0; my_number < FUZZERS; my_number++)
+		pids[nr++] = start(fuzzer);
+	close(keeper_sock[1]);
+
+	end = now_ms() + seconds * 1000ULL;
+	while (now_ms() < end)
+		usleep(50000);
+	tot->stop = 1;
+	end = now_ms() + (CASE_SECONDS + 10) * 1000;
+	for (i = 0; i < nr; i++) {
+		while (waitpid(pids[i], NULL, WNOHANG) == 0) {
+			usleep(10000);
+			if (now_ms() < end)
+				continue;
+			ut_diag("process %d does not end", i);
+			show_stack(pids[i]);
+			kill(pids[i], SIGKILL);
+			left++;
+			break;
+		}
+	}
+
+	ksft_print_msg("%lu cases, %lu with events\n", tot->cases, tot->worked);
+	ksft_print_msg("%lu events opened, %lu refused, %lu passed on\n", tot->opened,
+		       tot->refused, tot->passed);
+	ksft_print_msg("%lu mapped, %lu unmapped, %lu ioctls\n", tot->mapped, tot->unmapped,
+		       tot->ioctls);
+	ksft_print_msg("%lu records, %lu samples, %lu lost\n", tot->records, tot->samples,
+		       tot->lost);
+	ksft_print_msg("%lu known to be deferred, %lu deferred callchains of %lu addresses\n",
+		       tot->deferred, tot->chains, tot->addresses);
+	ksft_test_result(!left && !tot->stuck, "everything ends by itself\n");
+	ksft_test_result(tot->cases && tot->opened && tot->mapped, "events were opened\n");
+	ksft_test_result(tot->deferred && tot->chains && tot->addresses,
+			 "samples were deferred, and their callchains came\n");
+	ksft_test_result(!tot->bad, "every record was right\n");
+	ksft_exit(!ksft_get_fail_cnt());
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K9: a task gets the number of one that is gone. Nothing of the one is taken for the
+ * other's: the cookies tell them apart.
+ */
+#include <errno.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+#define ROUNDS	20
+
+struct call {
+	struct ut_stack	st;
+	int		depth;
+	bool		asleep;		/* until it is killed */
+};
+
+static void do_call(void *arg)
+{
+	struct call *c = arg;
+
+	if (c->asleep)
+		ut_syscall0(&c->st, __NR_pause);
+	else
+		ut_syscall0(&c->st, __NR_getppid);
+}
+
+/* The parent of them all, which the session inherits from. */
+struct shared {
+	struct call	call[ROUNDS];
+	pid_t		pid;
+	int		made;		/* so many of that number so far */
+	int		kill;		/* the latest may be killed */
+	int		err;
+};
+
+/* A child of this number, as soon as it is free. */
+static pid_t fork_as(pid_t pid)
+{
+	struct clone_args args = {
+		.exit_signal	= SIGCHLD,
+		.set_tid	= pid ? (unsigned long)&pid : 0,
+		.set_tid_size	= !!pid,
+	};
+
+	return syscall(__NR_clone3, &args, sizeof(args));
+}
+
+static void parent(void *arg)
+{
+	struct shared *sh = arg;
+	pid_t pid;
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		pid = fork_as(sh->pid);
+		if (pid < 0) {
+			sh->err = errno;
+			return;
+		}
+		if (!pid) {
+			ut_ladder(sh->call[i].depth, do_call, &sh->call[i]);
+			_exit(0);
+		}
+		sh->pid = pid;
+		__atomic_store_n(&sh->made, i + 1, __ATOMIC_RELEASE);
+		while (sh->call[i].asleep && UT_READ(sh->kill) <= i)
+			usleep(1000);
+		if (sh->call[i].asleep)
+			kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+}
+
+FIXTURE(pid_reuse) {
+	struct ut_session s;
+	struct shared *sh;
+	struct ut_child c;
+	int ppid, pause;
+};
+
+FIXTURE_VARIANT(pid_reuse) {
+	bool all;
+};
+
+FIXTURE_VARIANT_ADD(pid_reuse, inherited) {
+	.all = false,
+};
+
+FIXTURE_VARIANT_ADD(pid_reuse, all_tasks) {
+	.all = true,
+};
+
+FIXTURE_SETUP(pid_reuse)
+{
+	struct ut_opts opts = { .per_cpu = true, .sideband = true };
+	int i;
+
+	memset(&self->s, 0, sizeof(self->s));
+	self->sh = ut_shared(sizeof(*self->sh));
+	ASSERT_NE(NULL, self->sh);
+	for (i = 0; i < ROUNDS; i++)
+		self->sh->call[i].depth = 1 + i;
+	ASSERT_EQ(0, ut_fork(&self->c, parent, self->sh));
+	opts.pid = variant->all ? -1 : self->c.pid;
+	opts.inherit = !variant->all;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	self->ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	self->pause = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause");
+	ASSERT_LE(0, self->ppid);
+	ASSERT_LE(0, self->pause);
+	ASSERT_EQ(0, ut_enable(&self->s));
+}
+
+FIXTURE_TEARDOWN(pid_reuse)
+{
+	kill(self->c.pid, SIGKILL);
+	ut_wait(&self->c);
+	ut_close(&self->s);
+}
+
+/* Each one's stack in the order of their lives, which differ by a frame. */
+static bool in_order(struct ut_session *s, int event, struct shared *sh, int first, int step)
+{
+	int i, nr = 0;
+
+	for (i = first; i < ROUNDS; i += step, nr++) {
+		if (!ut_stack_is(s, ut_sample(s, event, sh->pid, nr), &sh->call[i].st)) {
+			ut_diag("number %d of process %d", i, sh->pid);
+			return false;
+		}
+	}
+	return !ut_sample(s, event, sh->pid, nr);
+}
+
+/* One CPU's buffer is in the order of time, several of them are not. */
+static int by_time(const void *a, const void *b)
+{
+	const struct ut_rec *ra = a, *rb = b;
+
+	return ra->time < rb->time ? -1 : ra->time > rb->time;
+}
+
+static int drain_sorted(struct ut_session *s)
+{
+	int err = ut_drain(s);
+
+	qsort(s->rec, s->nr_recs, sizeof(*s->rec), by_time);
+	return err;
+}
+
+/* They all run by. */
+TEST_F_TIMEOUT(pid_reuse, one_after_the_other, 60)
+{
+	ASSERT_EQ(0, ut_go(&self->c));
+	while (UT_READ(self->sh->made) < ROUNDS && !UT_READ(self->sh->err))
+		usleep(1000);
+	ASSERT_EQ(0, self->sh->err) TH_LOG("clone3: %s", strerror(self->sh->err));
+	while (ut_task_state(self->c.pid) != 'Z')
+		usleep(1000);
+	ut_disable(&self->s);
+	ASSERT_EQ(0, drain_sorted(&self->s));
+	EXPECT_TRUE(in_order(&self->s, self->ppid, self->sh, 0, 1));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * Every other one is asleep with its stack pending, and killed. What the next one of
+ * that number asks for is its own.
+ */
+TEST_F_TIMEOUT(pid_reuse, after_one_that_was_killed, 60)
+{
+	int i;
+
+	for (i = 0; i < ROUNDS; i += 2)
+		self->sh->call[i].asleep = true;
+	ASSERT_EQ(0, ut_go(&self->c));
+	for (i = 0; i < ROUNDS; i += 2) {
+		while (UT_READ(self->sh->made) <= i && !UT_READ(self->sh->err))
+			usleep(1000);
+		ASSERT_EQ(0, self->sh->err) TH_LOG("clone3: %s", strerror(self->sh->err));
+		while (!UT_READ(self->sh->call[i].st.nr))
+			usleep(1000);
+		ASSERT_TRUE(ut_wait_state(self->sh->pid, "S"));
+		__atomic_store_n(&self->sh->kill, i + 1, __ATOMIC_RELEASE);
+	}
+	while (ut_task_state(self->c.pid) != 'Z')
+		usleep(1000);
+	ut_disable(&self->s);
+	ASSERT_EQ(0, drain_sorted(&self->s));
+	EXPECT_TRUE(in_order(&self->s, self->pause, self->sh, 0, 2));
+	EXPECT_TRUE(in_order(&self->s, self->ppid, self->sh, 1, 2));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * A profile ends while one sleeps, and a second profile of the same session while the
+ * next of its number does: each gets the one that is there.
+ */
+TEST_F_TIMEOUT(pid_reuse, asleep_at_two_ends, 60)
+{
+	int i;
+
+	for (i = 0; i < ROUNDS; i++)
+		self->sh->call[i].asleep = true;
+	ASSERT_EQ(0, ut_go(&self->c));
+	for (i = 0; i < 4; i++) {
+		while (UT_READ(self->sh->made) <= i && !UT_READ(self->sh->err))
+			usleep(1000);
+		ASSERT_EQ(0, self->sh->err) TH_LOG("clone3: %s", strerror(self->sh->err));
+		while (!UT_READ(self->sh->call[i].st.nr))
+			usleep(1000);
+		ASSERT_TRUE(ut_wait_state(self->sh->pid, "S"));
+		ut_disable(&self->s);
+		ASSERT_EQ(0, drain_sorted(&self->s));
+		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, self->pause,
+							    self->sh->pid, 0),
+					&self->sh->call[i].st)) TH_LOG("number %d", i);
+		EXPECT_EQ(NULL, ut_sample(&self->s, self->pause, self->sh->pid, 1));
+		EXPECT_EQ(0, ut_check(&self->s, 0));
+		ut_forget(&self->s);
+		ASSERT_EQ(0, ut_enable(&self->s));
+		__atomic_store_n(&self->sh->kill, i + 1, __ATOMIC_RELEASE);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}
