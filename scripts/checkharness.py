@@ -2,6 +2,7 @@
 """The tests of the frame itself: scripts/ and qemu/, for scripts/check."""
 
 import os
+import pty
 import re
 import shutil
 import stat
@@ -543,42 +544,59 @@ def packages(layer):
     tools = os.path.join(layer.dir, "tools")
     os.makedirs(tools)
     for name in ("sh", "cat", "sed", "grep", "id", "tr", "cut", "dirname",
-                 "awk", "mkdir", "wc", "date", "env", "tail"):
+                 "awk", "mkdir", "wc", "date", "env", "head", "tail", "rm",
+                 "sleep"):
         os.symlink(shutil.which(name), os.path.join(tools, name))
 
-    def run(path, *extra):
-        return subprocess.run(
-            ["sh", os.path.join(TOP, "scripts/packages"), *extra],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env={"PATH": path, "BUILD": os.path.join(layer.dir, "pkg")})
-
-    result = run(tools)
-    assert result.returncode == 1, result.stdout
-    assert "there is no apt" in result.stdout, result.stdout
-    for name in ("gcc", "qemu-system-x86", "linux-source-6.12"):
-        assert re.search(rf"^    {name}$", result.stdout, re.M), result.stdout
-    # apt is there, something is missing, and we are nobody
-    for name, text in (("apt-get", "#!/bin/sh\nexit 99\n"),
-                       ("dpkg-query", "#!/bin/sh\nexit 1\n"),
-                       ("id", "#!/bin/sh\necho 1000\n")):
+    def fake(name, text):
         path = os.path.join(tools, name)
         if os.path.lexists(path):
             os.unlink(path)
         with open(path, "w") as f:
-            f.write(text)
+            f.write("#!/bin/sh\n" + text)
         os.chmod(path, 0o755)
-    result = run(tools)
-    assert result.returncode == 1, result.stdout
-    assert "neither root nor sudo" in result.stdout, result.stdout
+
+    def stops(*says, stdin=subprocess.DEVNULL):
+        result = subprocess.run(
+            ["sh", os.path.join(TOP, "scripts/packages")], stdin=stdin,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env={"PATH": tools, "BUILD": os.path.join(layer.dir, "pkg")})
+        assert result.returncode == 1, result.stdout
+        for words in says:
+            assert re.search(words, result.stdout, re.M), \
+                f"{words!r} is not said:\n{result.stdout}"
+
+    stops("there is no apt", "^    gcc$", "^    qemu-system-x86$",
+          "^    linux-source-6.12$")
+    # apt is there, something is missing, and we are nobody
+    fake("apt-get", "exit 99\n")
+    fake("dpkg-query", "exit 1\n")
+    fake("id", "[ $1 = -un ] && echo nobody || echo 1000\n")
+    stops("neither root nor sudo", "^    gcc$")
+    # sudo is there and wants a password, or does not want us
+    fake("sudo", "exit 1\n")
+    stops("no terminal to ask on", "^    gcc$")
+    ours, theirs = pty.openpty()
+    stops("sudo does not let nobody", "^    gcc$", stdin=theirs)
+    os.close(ours)
+    os.close(theirs)
     # root, and apt fails
-    with open(os.path.join(tools, "id"), "w") as f:
-        f.write("#!/bin/sh\necho 0\n")
-    with open(os.path.join(tools, "apt-get"), "w") as f:
-        f.write("#!/bin/sh\necho 'E: Failed to fetch something'\nexit 100\n")
-    result = run(tools)
-    assert result.returncode == 1, result.stdout
-    assert "E: Failed to fetch something" in result.stdout, result.stdout
-    assert "log: " in result.stdout, result.stdout
+    fake("id", "echo 0\n")
+    for said, remedy in (
+            ("E: Failed to fetch something", "mend the download"),
+            ("W: Failed to fetch x\nE: Unable to locate package "
+             "linux-source-6.12", "mend the download"),
+            ("E: Unable to locate package linux-source-6.12",
+             "security archive"),
+            ("E: Could not get lock x", "another program"),
+            ("E: You don't have enough free space in x", "disk is full"),
+            ("dpkg: error processing archive x\n write (No space left on "
+             "device)\nE: Sub-process dpkg returned an error code (1)",
+             "disk is full"),
+            ("what apt never says", "run the same command again")):
+        fake("apt-get", f"cat <<'END'\n{said}\nEND\nexit 100\n")
+        stops(*[f"^    {re.escape(line)}$" for line in said.split("\n")],
+              "^  log: ", remedy)
 
 
 def lint():
