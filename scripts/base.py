@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 
-from common import Failure, Step, call, say, walk
+from common import Failure, Step, call, is_full, remedy_of, say, walk
 
 PACKAGE = "linux-source-6.12"
 TARBALL = "/usr/src/linux-source-6.12.tar.xz"
@@ -84,12 +84,25 @@ def read_makefile(source, log):
                    "--no-wildcards-match-slash", "--occurrence=1",
                    "*/Makefile"], log=log, check=False)
     if result.returncode:
-        raise Failure(
-            f"{source} is no tarball of a kernel:\n    "
-            + result.stdout.strip()[-300:]
-            + f"\n  log: {log}\n  if it was downloaded, fetch it again; or "
-            + ANOTHER)
+        tell_tarball(source, result.stdout, log)
     return result.stdout
+
+
+def tell_tarball(source, said, log):
+    """Raises for a tarball that tar could not read to its end."""
+    what = "is no whole tarball of a kernel"
+    if is_full(said):
+        what = "cannot be unpacked"
+        remedy = remedy_of(said, os.path.dirname(log))
+    elif source == TARBALL:
+        remedy = (f"apt-get install --reinstall {PACKAGE} brings it again; or "
+                  + ANOTHER)
+    else:
+        remedy = "if it was downloaded, fetch it again; or " + ANOTHER
+    raise Failure(f"{source} {what}:\n"
+                  + "\n".join("    " + line for line in
+                              said.strip().split("\n")[-8:])
+                  + f"\n  log: {log}\n  {remedy}")
 
 
 def unpack(source, target, log):
@@ -101,8 +114,11 @@ def unpack(source, target, log):
                          follow_symlinks=False)
     else:
         os.makedirs(target)
-        call(["tar", "-xf", source, "-C", target, "--strip-components=1",
-              "--no-same-owner"], log=log)
+        result = call(["tar", "-xf", source, "-C", target,
+                       "--strip-components=1", "--no-same-owner"], log=log,
+                      check=False)
+        if result.returncode:
+            tell_tarball(source, result.stdout, log)
 
 
 def acquire(build, source):

@@ -468,9 +468,14 @@ def run_scripts(layer):
         box.bad("tree", "--kernel-src", os.path.join(TOP, "qemu"),
                 says=("Makefile",))
         cut = os.path.join(layer.dir, "cut.tar.xz")
-        with open(tarball(box, "xz"), "rb") as f, open(cut, "wb") as g:
-            g.write(f.read()[:2000])
-        box.bad("tree", "--kernel-src", cut, says=("log: ",))
+        with open(tarball(box, "xz"), "rb") as f:
+            whole = f.read()
+        # before its Makefile, and after it
+        for length in (2000, len(whole) - 2000):
+            with open(cut, "wb") as f:
+                f.write(whole[:length])
+            box.bad("tree", "--kernel-src", cut,
+                    says=("no whole tarball", "log: ", "fetch it again"))
         assert "up to date" in tree()
 
     test("refused: no source, no kernel's source, half a tarball",

@@ -64,9 +64,14 @@ def run_main(name, main):
         sys.exit(130)
 
 
+def is_full(text):
+    """Whether an error's text is of a full disk."""
+    return "No space left" in text or "Disk quota" in text
+
+
 def remedy_of(text, path=TOP):
     """What to do about an error, when its text tells."""
-    if "No space left" in text or "Disk quota" in text:
+    if is_full(text):
         return (f"the disk is full (df -h {path} tells); make room and run "
                 "the same command again")
     return "see to this and run the same command again"
