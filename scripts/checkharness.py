@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+import time
 
 from common import TOP, TREE_NAME, Failure, Git, read_series
 
@@ -528,6 +529,7 @@ def run_scripts(layer):
     test("refresh --from another repository gives the same files",
                imported)
 
+    layer.test("a build that is ended leaves nothing running", ended, layer)
     layer.test("packages: named, and stops, without apt and without root",
                packages, layer)
     layer.test("every script parses; shellcheck has nothing to say", lint)
@@ -542,6 +544,31 @@ def tarball(box, kind):
         with tarfile.open(path, f"w:{kind}") as tar:
             tar.add(box.src, "linux-source-6.12")
     return path
+
+
+def ended(layer):
+    """scripts/step takes what it started with it."""
+    pid_file = layer.log("step.pid")
+    step = subprocess.Popen(
+        [os.path.join(TOP, "scripts/step"), "test", layer.log("step.log"),
+         "1", "--", "sh", "-c", f"echo $$ >'{pid_file}'; exec sleep 1000"],
+        stdout=subprocess.DEVNULL)
+    pid = ""
+    for _ in range(300):
+        if os.path.exists(pid_file):
+            with open(pid_file) as f:
+                pid = f.read().strip()
+        if pid:
+            break
+        time.sleep(0.1)
+    step.terminate()
+    step.wait()
+    try:
+        os.kill(int(pid), 9)
+    except ProcessLookupError:
+        assert step.returncode == 143, step.returncode
+    else:
+        raise Failure(f"the command went on as process {pid}")
 
 
 def packages(layer):
