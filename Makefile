@@ -28,8 +28,8 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 	--env PATH=$(build)/perf:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 	--env PERF_EXEC_PATH=$(build)/linux-6.12/tools/perf $(ARGS)
 
-.PHONY: help demo check tree tree-add kernel kernel-base perf vm series \
-	refresh packages bench-kernel clean
+.PHONY: help demo check check-configs tree tree-add kernel \
+	kernel-base perf vm series refresh packages bench-kernel clean
 .NOTPARALLEL:
 
 help:
@@ -113,6 +113,9 @@ demo: kernel perf
 # builds what it needs itself, as its first layer
 check: packages
 	@scripts/check --build $(build) $(ARGS)
+
+check-configs: tree
+	@scripts/check --build $(build) --no-build $(ARGS) configs
 
 clean:
 	@scripts/clean $(build)

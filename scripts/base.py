@@ -171,7 +171,7 @@ def acquire(build, source):
             f.write(want)
         os.rename(id_file + ".new", id_file)
     # objects made of another base look newer than this one's sources
-    for name in ("kernel", "kernel-base", "perf"):
+    for name in ("kernel", "kernel-base", "kernel-bench", "perf", "configs"):
         path = os.path.join(build, name)
         if os.path.isdir(path):
             say(f"base: removing {path}, made of another base")

@@ -1,0 +1,517 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The configurations that the series has to build in, and its steps.
+
+scripts/configs.ini names the configurations. Of each the C files that the
+series adds or edits are compiled with W=1 and looked at by sparse, in the
+patched tree, and every warning is one failure of that configuration, but for
+those that the pristine base has of the same file in the same configuration.
+
+Which of the files a configuration has is asked of the Makefiles, not of what
+came out; see Objects.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import configparser
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+
+from common import (TOP, TREE_NAME, Failure, Lock, read_series, read_text,
+                    run_main, say, write_text)
+
+DATA = os.path.join(TOP, "scripts", "configs.ini")
+KCONFIG = os.path.join(TOP, "scripts", "kconfig")
+SPARSE = os.path.join(TOP, "scripts", "sparse")
+
+# ARCH of a configuration: the prefix of its compiler
+COMPILERS = {"x86": "", "arm64": "aarch64-linux-gnu-",
+             "riscv": "riscv64-linux-gnu-"}
+# what the option is that brings the series' own C files
+ENABLED = "UNWIND_DEFERRED=y"
+# directories that are built whatever the configuration is
+ALWAYS = re.compile(r"^(?:[a-z]+|arch/[a-z0-9]+)$")
+
+
+class Config:
+    """One section of configs.ini."""
+
+    def __init__(self, name, section):
+        self.name = name
+        self.about = section.pop("about")
+        self.arch = section.pop("arch", "x86")
+        self.vmlinux = section.pop("vmlinux", "no") == "yes"
+        self.options = [self.whole(o) for o in
+                        section.pop("options", "").split()]
+        self.series = [self.whole(o) for o in
+                       section.pop("series", "").split()]
+        if section:
+            raise Failure(f"{DATA}: [{name}] has {', '.join(section)}, which "
+                          "nothing reads")
+        if self.arch not in COMPILERS:
+            raise Failure(f"{DATA}: [{name}]: no compiler for {self.arch}")
+
+    @staticmethod
+    def whole(option):
+        return option if "=" in option else option + "=y"
+
+
+def read_configs():
+    parser = configparser.ConfigParser(interpolation=None, strict=True)
+    parser.read_string(read_text(DATA), DATA)
+    return [Config(name, dict(parser[name])) for name in parser.sections()]
+
+
+class Source:
+    """A kernel tree and what of it is looked at."""
+
+    def __init__(self, path):
+        self.path = os.path.realpath(path)
+
+    def has(self, path):
+        return os.path.isfile(os.path.join(self.path, path))
+
+
+def touched_files():
+    """(new files, edited files) of the series."""
+    series = read_series()
+    new = [p for patch in series for p in patch.new_files]
+    edited = sorted({p for patch in series for p in
+                     re.findall(r"^diff --git a/(.*) b/\1$", patch.diff,
+                                re.M)} - set(new))
+    return new, edited
+
+
+def kernel_c(paths):
+    return [p for p in paths
+            if p.endswith(".c") and not p.startswith(("tools/", "samples/",
+                                                      "scripts/"))]
+
+
+# C files that the series leaves alone, of which code in headers that it edits
+# is the better part
+USERS = {"arch/x86/include/asm/entry-common.h": ["arch/x86/entry/common.c",
+                                                 "kernel/entry/common.c"],
+         "include/linux/perf_event.h": ["kernel/events/callchain.c"]}
+
+# sparse looks at a header's inline function where it is used. Of headers of the
+# base that only new files use so, these files of the base tell what it says.
+WITNESSES = ("arch/x86/kernel/process_32.c", "arch/x86/kernel/process_64.c")
+
+
+class Objects:
+    """Which objects the Makefiles of a tree build in a configuration."""
+
+    def __init__(self, source, arch, config):
+        self.source = source
+        self.arch = arch
+        self.config = config
+        self.lists = {}
+
+    def listed(self, directory):
+        if directory not in self.lists:
+            name = os.path.join(directory, "Kbuild")
+            if not self.source.has(name):
+                name = os.path.join(directory, "Makefile")
+            bits = 64 if "\nCONFIG_64BIT=y\n" in read_text(self.config) else 32
+            text = (f"include {self.config}\n"
+                    f"srctree := {self.source.path}\n"
+                    f"src := $(srctree)/{directory}\nobj := {directory}\n"
+                    f"BITS := {bits}\nSRCARCH := {self.arch}\n"
+                    f"include $(srctree)/{name}\n"
+                    "$(info = $(obj-y) $(obj-m) $(lib-y))\n"
+                    ".PHONY: nothing\n.DEFAULT_GOAL := nothing\nnothing:;@:\n")
+            result = subprocess.run(["make", "-s", "-f", "-"], input=text,
+                                    text=True, stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE, env=clean_env())
+            lines = [line for line in result.stdout.split("\n")
+                     if line.startswith("= ")]
+            if result.returncode or not lines:
+                raise Failure(f"cannot ask {name} for its objects:\n"
+                              + result.stderr)
+            self.lists[directory] = set(lines[-1][2:].split())
+        return self.lists[directory]
+
+    def directory(self, path):
+        if ALWAYS.match(path):
+            return not path.startswith("arch/") or path == f"arch/{self.arch}"
+        parent, name = os.path.split(path)
+        return self.directory(parent) and name + "/" in self.listed(parent)
+
+    def of(self, files):
+        """The objects of those of the C @files that are built."""
+        out = []
+        for path in files:
+            directory, name = os.path.split(path)
+            if path.startswith("arch/") and \
+                    not path.startswith(f"arch/{self.arch}/"):
+                continue
+            if self.directory(directory) and \
+                    name[:-2] + ".o" in self.listed(directory):
+                out.append(path[:-2] + ".o")
+        return out
+
+
+def clean_env(**more):
+    """The environment without what was said to our own make."""
+    drop = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "CMD", "BASE",
+            "V", "O", "W", "C", "ARCH", "CROSS_COMPILE", "KCFLAGS", "CHECK",
+            "CF", "LLVM", "CC", "KCONFIG_ALLCONFIG")
+    return dict({k: v for k, v in os.environ.items() if k not in drop},
+                LC_ALL="C.UTF-8", **more)
+
+
+MESSAGE = re.compile(r"^(?P<path>[^\s:][^:\n]*?):(?:\d+:)*\s+"
+                     r"(?P<text>(?:fatal )?(?:warning|error):.*)$", re.I)
+MODPOST = re.compile(r"^(?:WARNING|ERROR): ?(?P<text>modpost: .*)$")
+# what sparse says more of the message before: "path:1:2:    expected ..."
+MORE = re.compile(r"^[^\s:][^:\n]*?:\d+:\d+:(?P<text>\s{2,}\S.*)$")
+# what kbuild says that it does: "  CC [M]  fs/exec.o"
+UNIT = re.compile(r"^  (?P<what>[A-Z][A-Z0-9_]*) +(?:\[M\] +)?(?P<path>\S+)")
+
+
+class Messages:
+    """What the compiler, kernel-doc, objtool and sparse said in a log.
+
+    Line numbers and offsets are left out, so that what the base said can be
+    taken off what the patched tree said. What is said of a header counts once,
+    however many files include it. With @units only what came of these objects
+    counts, which with -j1 is what follows their CC and CHECK lines.
+    """
+
+    def __init__(self, text, source, units=None):
+        self.units = {"CC": set(), "CHECK": set()}
+        self.count = collections.Counter()
+        self.lines = {}
+        # {object: what came of it}
+        self.blamed = {}
+        key = unit = None
+        for line in text.split("\n"):
+            match = UNIT.match(line)
+            if match:
+                key = unit = None
+                if match["what"] in self.units and \
+                        match["path"][-2:] in (".c", ".o"):
+                    unit = self.relative(match["path"], source)[:-2] + ".o"
+                    self.units[match["what"]].add(unit)
+                continue
+            if units is not None and unit not in units:
+                key = None
+                continue
+            match = MESSAGE.match(line)
+            modpost = MODPOST.match(line)
+            more = MORE.match(line)
+            if match or modpost:
+                path = self.relative(match["path"], source) if match \
+                    else "modpost"
+                said = (match or modpost)["text"]
+                key = (path, re.sub(r"\+0x[0-9a-f]+", "", said))
+                self.count[key] += 1
+                self.lines.setdefault(key, []).append(line)
+                if unit:
+                    self.blamed.setdefault(unit, set()).add(path)
+            elif more and key:
+                self.lines[key].append(line)
+            elif not line.startswith(" "):
+                key = None
+
+    @staticmethod
+    def relative(path, source):
+        prefix = source.path + "/"
+        path = path[len(prefix):] if path.startswith(prefix) else path
+        return os.path.normpath(path)
+
+    def beyond(self, other):
+        """The lines of what @other, if there is one, has not said too."""
+        out = []
+        for key, number in self.count.items():
+            before = other.count[key] if other else 0
+            if key[0].endswith(".h"):
+                number, before = 1, min(before, 1)
+            if number > before:
+                out += self.lines[key]
+        return out
+
+
+class Workshop:
+    """Where configurations are built: a directory a worker, arch and tree.
+
+    Host programs are made once in each of them; kbuild sees to what depends on
+    the configuration, and the objects that are looked at are removed first.
+    """
+
+    def __init__(self, out, tree, base):
+        self.out = out
+        self.tree = Source(tree)
+        self.base = Source(base)
+        new, edited = touched_files()
+        self.new = kernel_c(new)
+        users = [u for header, more in USERS.items() if header in edited
+                 for u in more]
+        self.edited = sorted(set(kernel_c(edited) + users))
+        self.ours = set(new)
+        self.lock = threading.Lock()
+        self.built = set()
+        self.tools = "".join(
+            subprocess.run([tool, "--version"], stdout=subprocess.PIPE,
+                           text=True, check=True).stdout
+            for tool in ["sparse"] + [c + "gcc" for c in COMPILERS.values()])
+        version = os.path.join(os.path.dirname(self.base.path), "base.id")
+        self.base_id = read_text(version) if os.path.exists(version) else ""
+
+    def make(self, config, source, directory, log, *goals):
+        args = ["make", "-C", source.path, f"O={directory}", "-j1",
+                f"ARCH={config.arch}",
+                f"CROSS_COMPILE={COMPILERS[config.arch]}", f"CHECK={SPARSE}",
+                *goals]
+        with open(log, "a") as f:
+            f.write(f"$ {' '.join(args)}\n")
+            f.flush()
+            result = subprocess.run(args, stdin=subprocess.DEVNULL, stdout=f,
+                                    stderr=subprocess.STDOUT, env=clean_env())
+        if result.returncode:
+            raise Failure(f"make {' '.join(goals)[:60]} failed:\n"
+                          + tail(log) + f"\nlog: {log}")
+
+    def configure(self, config, source, directory, options, log):
+        fragment = os.path.join(directory, "asked.config")
+        os.makedirs(directory, exist_ok=True)
+        write_text(fragment, "".join(f"CONFIG_{o}\n" for o in options))
+        result = subprocess.run(
+            [KCONFIG, source.path, directory, fragment],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=clean_env(ARCH=config.arch,
+                          CROSS_COMPILE=COMPILERS[config.arch]))
+        with open(log, "a") as f:
+            f.write(result.stdout)
+        if result.returncode:
+            raise Failure(f"no configuration:\n{result.stdout}\nlog: {log}")
+        if source is self.tree and "unmet direct dep" in result.stdout:
+            raise Failure(f"{result.stdout}\nlog: {log}")
+        return os.path.join(directory, ".config")
+
+    def compile(self, config, source, directory, objects, log):
+        """W=1 and sparse over the objects; what they said."""
+        for name in objects:
+            path = os.path.join(directory, name)
+            if os.path.exists(path):
+                os.unlink(path)
+        start = os.path.getsize(log) if os.path.exists(log) else 0
+        self.make(config, source, directory, log, "W=1", "C=2", *objects)
+        with open(log, errors="replace") as f:
+            f.seek(start)
+            messages = Messages(f.read(), source, set(objects))
+        for what in ("CC", "CHECK"):
+            left = set(objects) - messages.units[what]
+            if left:
+                raise Failure(f"no {what} of {', '.join(sorted(left))}\n"
+                              f"log: {log}")
+        return messages
+
+    def base_messages(self, config, directory, objects, log):
+        """What the base says of the objects, kept for the next time."""
+        self.configure(config, self.base, directory, config.options, log)
+        text = read_text(os.path.join(directory, ".config"))
+        digest = hashlib.sha256("\0".join(
+            [self.base_id, self.tools, text, *objects]).encode()).hexdigest()
+        kept = os.path.join(self.out, "base-said", digest[:32])
+        if self.base_id and os.path.exists(kept):
+            return Messages(read_text(kept), self.base, set(objects))
+        fresh = log + ".base"
+        open(fresh, "w").close()
+        messages = self.compile(config, self.base, directory, objects, fresh)
+        write_text(kept, read_text(fresh))
+        return messages
+
+    def run(self, config, worker, log):
+        """One configuration; raises a Failure that tells all there is."""
+        open(log, "w").close()
+        place = os.path.join(self.out, f"{config.arch}-{worker}")
+        directory = os.path.join(place, "series")
+        dot = self.configure(config, self.tree, directory,
+                             config.options + config.series, log)
+        objects = Objects(self.tree, config.arch, dot).of(
+            sorted(self.new + self.edited))
+        ours = [o for o in objects if o[:-2] + ".c" in self.new]
+        if ENABLED in config.series and not ours:
+            raise Failure("none of the series' own files is built")
+        if ENABLED not in config.series and ours:
+            raise Failure("built, though the configuration is without the "
+                          "series: " + ", ".join(ours))
+        said = self.compile(config, self.tree, directory, objects, log)
+        base = None
+        compare = [o for o in objects if o in said.blamed and o not in ours]
+        if any(path.endswith(".h") and path not in self.ours
+               for o in ours for path in said.blamed.get(o, ())):
+            compare += Objects(self.tree, config.arch, dot).of(WITNESSES)
+        if compare:
+            base = self.base_messages(config, os.path.join(place, "base"),
+                                      compare, log)
+        found = said.beyond(base)
+        if config.vmlinux:
+            found += self.link(config, directory, base, log)
+        with self.lock:
+            self.built.update(objects)
+        if found:
+            raise Failure(f"{len(found)} lines of warnings that the base has "
+                          "not:\n" + "\n".join(found) + f"\nlog: {log}")
+        return objects
+
+    def link(self, config, directory, base, log):
+        """The whole kernel; what is said of files of ours, or of the whole."""
+        log += ".vmlinux"
+        open(log, "w").close()
+        self.make(config, self.tree, directory, log, "W=1", "vmlinux")
+        said = Messages(read_text(log), self.tree)
+        if not os.path.exists(os.path.join(directory, "vmlinux")):
+            raise Failure(f"no vmlinux\nlog: {log}")
+        for key in list(said.count):
+            if key[0] not in self.ours and \
+                    key[0] not in ("vmlinux.o", "modpost"):
+                del said.count[key]
+        return said.beyond(base)
+
+
+def tail(log, lines=25):
+    text = read_text(log).rstrip().split("\n")
+    errors = [n for n, line in enumerate(text)
+              if re.search(r"\berror\b|Error \d", line)]
+    first = max(0, errors[0] - 3) if errors else -lines
+    return "\n".join(text[first:][:lines])
+
+
+def header_docs(tree, ours):
+    """kernel-doc of the headers, which kbuild leaves out."""
+    headers = sorted(p for p in ours if p.endswith(".h")
+                     and not p.startswith("tools/"))
+    result = subprocess.run(
+        ["perl", "scripts/kernel-doc", "-none", "-Wall", *headers], cwd=tree,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if result.returncode or re.search(r"\b(warning|error):", result.stdout):
+        raise Failure(result.stdout)
+    if not headers:
+        raise Failure("the series brings no header")
+
+
+def run_all(shop, configs, logs, report, workers):
+    """Runs the configurations; @report(config, seconds, failure) of each.
+
+    One worker takes them from the front of the list, the next from the back,
+    so that each works on few architectures.
+    """
+    left = collections.deque(configs)
+    lock = threading.Lock()
+
+    def work(number, tell):
+        while True:
+            with lock:
+                if not left:
+                    return
+                config = left.pop() if number % 2 else left.popleft()
+            begun = time.monotonic()
+            failure = None
+            try:
+                shop.run(config, number, os.path.join(logs, config.name
+                                                      + ".log"))
+            except Exception as error:  # whatever it is, it failed
+                failure = error
+            tell(config, time.monotonic() - begun, failure)
+
+    tell_lock = threading.Lock()
+
+    def tell(*args):
+        with tell_lock:
+            report(*args)
+
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        for future in [pool.submit(work, n, tell) for n in range(workers)]:
+            future.result()
+
+
+def jobs():
+    return int(os.environ.get("JOBS") or os.cpu_count())
+
+
+def run_configs(layer):
+    """The layer of scripts/check."""
+    build = layer.check.build
+    tree = os.path.join(build, TREE_NAME)
+    shop = Workshop(os.path.join(build, "configs"), tree,
+                    os.path.join(build, "base"))
+    configs = read_configs()
+
+    def report(config, seconds, failure):
+        name = f"{config.name}: {config.about}"
+        if failure is None:
+            layer.ok(name)
+        elif isinstance(failure, Failure):
+            layer.not_ok(name, str(failure))
+        else:
+            layer.not_ok(name, repr(failure))
+        with open(layer.log("seconds"), "a") as f:
+            f.write(f"{config.name} {seconds:.1f}\n")
+
+    with Lock(shop.out):
+        run_all(shop, configs, layer.dir, report, min(jobs(), 4))
+
+    def complete():
+        left = sorted(set(shop.new + shop.edited)
+                      - {o[:-2] + ".c" for o in shop.built})
+        if left:
+            raise Failure("built in no configuration: " + ", ".join(left))
+
+    layer.test("every C file of the kernel part was built", complete)
+    layer.test("kernel-doc of the series' headers", header_docs, tree,
+               shop.ours)
+
+
+def main():
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    p.add_argument("--build", default=os.path.join(TOP, "build"))
+    p.add_argument("--tree", help="another patched tree than that of --build")
+    p.add_argument("--base", help="another base than that of --build")
+    p.add_argument("--list", action="store_true", help="name them")
+    p.add_argument("config", nargs="*", help="these only")
+    args = p.parse_args()
+    build = os.path.realpath(args.build)
+    configs = read_configs()
+    if args.list:
+        for config in configs:
+            say(f"{config.name:20} {config.about}")
+        return 0
+    known = {c.name: c for c in configs}
+    for name in args.config:
+        if name not in known:
+            raise Failure(f"no configuration {name}; --list names them")
+    if args.config:
+        configs = [known[n] for n in args.config]
+    out = os.path.join(build, "configs")
+    shop = Workshop(out, args.tree or os.path.join(build, TREE_NAME),
+                    args.base or os.path.join(build, "base"))
+    logs = os.path.join(out, "log")
+    os.makedirs(logs, exist_ok=True)
+    failed = []
+
+    def report(config, seconds, failure):
+        say(f"{'not ok' if failure else 'ok'} {config.name} "
+            f"({seconds:.1f} s)")
+        if failure:
+            failed.append(config.name)
+            say("    " + str(failure if isinstance(failure, Failure)
+                             else repr(failure)).replace("\n", "\n    "))
+
+    with Lock(out):
+        run_all(shop, configs, logs, report, min(jobs(), 4))
+    say(f"{len(configs) - len(failed)} good, {len(failed)} not")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True
+    run_main("configs", main)
