@@ -28,7 +28,7 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 	--env PATH=$(build)/perf:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 	--env PERF_EXEC_PATH=$(build)/linux-6.12/tools/perf $(ARGS)
 
-.PHONY: help demo check check-configs tree tree-add kernel \
+.PHONY: help demo check check-configs check-steps tree tree-add kernel \
 	kernel-base perf vm series refresh packages bench-kernel clean
 .NOTPARALLEL:
 
@@ -116,6 +116,9 @@ check: packages
 
 check-configs: tree
 	@scripts/check --build $(build) --no-build $(ARGS) configs
+
+check-steps: tree
+	@scripts/check --build $(build) --no-build $(ARGS) steps
 
 clean:
 	@scripts/clean $(build)
