@@ -10,7 +10,7 @@ export BUILD := $(build)
 
 # a command may hold anything, a dollar sign too, as it was typed
 export RUN_CMD := $(value CMD)
-export KERNEL_SRC JOBS ACCEL LAYER
+export KERNEL_SRC JOBS ACCEL LAYER PEER_PERF
 
 SMP ?= 2
 MEM ?= 2G
@@ -29,7 +29,7 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 	--env PERF_EXEC_PATH=$(build)/linux-6.12/tools/perf $(ARGS)
 
 .PHONY: help demo check check-configs check-steps tree tree-add kernel \
-	kernel-base perf vm series refresh packages bench-kernel clean
+	kernel-base perf vm series refresh packages bench-kernel bench-perf clean
 .NOTPARALLEL:
 
 help:
@@ -50,6 +50,8 @@ help:
 	@echo '                         exit status in build/vm.status'
 	@echo '  make bench-kernel      what a sampled call costs, in instructions, against the'
 	@echo '                         base; build/bench/kernel.json'
+	@echo '  make bench-perf        how long perf takes for deferred callchains, against the'
+	@echo '                         base'"'"'s perf and immediate ones; build/bench/perf.json'
 	@echo '  make clean             remove build/, unless the tree has unsaved work'
 	@echo
 	@echo 'Variables, each at the end of any of these commands:'
@@ -64,7 +66,10 @@ help:
 	@echo '  TIMEOUT=SECONDS        vm: for one command (600); 0: none'
 	@echo '  ACCEL=auto|tcg|kvm     auto: KVM if a probe boot proves it, else TCG'
 	@echo "  ARGS='...'             vm: more options for qemu/run (qemu/run --help); check:"
-	@echo '                         more for scripts/check; bench-kernel: for bench/kernel'
+	@echo '                         more for scripts/check; bench-kernel, bench-perf: for'
+	@echo '                         bench/kernel, bench/perf (--large 20000000: the memory'
+	@echo '                         for so many samples)'
+	@echo '  PEER_PERF=PERF         bench-perf: another perf, for a column of its own'
 	@echo "  LAYER='a b'            check: these layers only; scripts/check --list"
 	@echo '  JOBS=N                 compilers at once (all CPUs)'
 	@echo '  VERSION=N              series: [PATCH vN ...]'
@@ -99,6 +104,10 @@ perf: tree
 bench-kernel: kernel-base tree
 	@scripts/build kernel-bench
 	@bench/kernel --build $(build) $(ARGS)
+
+bench-perf: perf
+	@scripts/build perf-base
+	@bench/perf --build $(build) $(ARGS)
 
 # make itself ends with 2 whatever status other than 0 a recipe had; it tells that
 # status as "Error N", and build/vm.status has it for scripts
