@@ -29,7 +29,8 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 	--env PERF_EXEC_PATH=$(build)/linux-6.12/tools/perf $(ARGS)
 
 .PHONY: help demo check check-configs check-steps tree tree-add kernel \
-	kernel-base perf vm series refresh packages bench-kernel bench-perf clean
+	kernel-base perf vm series refresh packages bench-kernel bench-perf fuzz \
+	clean
 .NOTPARALLEL:
 
 help:
@@ -52,6 +53,7 @@ help:
 	@echo '                         base; build/bench/kernel.json'
 	@echo '  make bench-perf        how long perf takes for deferred callchains, against the'
 	@echo '                         base'"'"'s perf and immediate ones; build/bench/perf.json'
+	@echo '  make fuzz              ten minutes of libFuzzer on the reader of perf.data'
 	@echo '  make clean             remove build/, unless the tree has unsaved work'
 	@echo
 	@echo 'Variables, each at the end of any of these commands:'
@@ -70,6 +72,7 @@ help:
 	@echo '                         bench/kernel, bench/perf (--large 20000000: the memory'
 	@echo '                         for so many samples)'
 	@echo '  PEER_PERF=PERF         bench-perf: another perf, for a column of its own'
+	@echo '  FUZZ_SECONDS=N         fuzz: how long (600)'
 	@echo "  LAYER='a b'            check: these layers only; scripts/check --list"
 	@echo '  JOBS=N                 compilers at once (all CPUs)'
 	@echo '  VERSION=N              series: [PATCH vN ...]'
@@ -108,6 +111,10 @@ bench-kernel: kernel-base tree
 bench-perf: perf
 	@scripts/build perf-base
 	@bench/perf --build $(build) $(ARGS)
+
+fuzz: tree
+	@scripts/build perf-fuzz
+	@scripts/fuzz --build $(build) --seconds $(or $(FUZZ_SECONDS),600) $(ARGS)
 
 # make itself ends with 2 whatever status other than 0 a recipe had; it tells that
 # status as "Error N", and build/vm.status has it for scripts

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The tests of how perf reads bad input, for scripts/check."""
+
+import os
+import re
+import subprocess
+import sys
+
+from common import TOP, Failure, call
+
+CORPUS = os.path.join(TOP, "bench", "fuzz", "corpus")
+READERS = {
+    "script": ["script"],
+    "script, as recorded": ["script", "--no-merge-callchains"],
+    "report": ["report", "--stdio"],
+    "report -D": ["report", "-D"],
+    "report --stats": ["report", "--stats"],
+    "inject": ["inject", "-o", "/dev/null"],
+    "inject, merged": ["inject", "--merge-callchains", "-o", "/dev/null"],
+}
+ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+               "UBSAN_OPTIONS": "print_stacktrace=1",
+               "PERF_CONFIG": "/dev/null"}
+SANITIZER = re.compile(r"runtime error:|ERROR: \w+Sanitizer|DEADLYSIGNAL")
+
+RECORD = "callchain records malformed"
+SAMPLE = "deferred samples malformed"
+DUPLICATE = "callchain records duplicated"
+UNCLAIMED = "callchain records not claimed"
+MISSING = "user callchains not available"
+COUNTS = (RECORD, SAMPLE, DUPLICATE, UNCLAIMED, MISSING)
+# what has a line of its own, with the offset of the first one
+TOLD = {RECORD: "malformed deferred callchain record, skipped",
+        SAMPLE: "malformed deferred callchain in a sample"}
+# file of the corpus: what is counted; all else is 0
+EXPECTED = {
+    "bad-nr-huge": {RECORD: 2, MISSING: 2},
+    "bad-nr-past-end": {RECORD: 1, MISSING: 1},
+    "bad-truncated": {RECORD: 4, UNCLAIMED: 1, MISSING: 5},
+    "bad-no-sample-id": {RECORD: 1, MISSING: 1},
+    "bad-context-in-record": {RECORD: 1, MISSING: 1},
+    "bad-cookie-zero": {RECORD: 1, SAMPLE: 1, MISSING: 1},
+    "bad-no-cookie": {SAMPLE: 2, MISSING: 2},
+    "bad-mid-chain": {SAMPLE: 2, MISSING: 2},
+    "bad-nr-zero": {MISSING: 1},
+    "bad-same-cookie": {DUPLICATE: 4},
+    "bad-same-cookie-other": {DUPLICATE: 4},
+    "bad-unaligned": {DUPLICATE: 1},
+    "bad-unclaimed": {UNCLAIMED: 1},
+    "cut-off": {UNCLAIMED: 1, MISSING: 4},
+    "lost-file-little": {MISSING: 24},
+    "lost-file-big": {MISSING: 24},
+    "lost-pipe-little": {MISSING: 24},
+    "lost-pipe-big": {MISSING: 24},
+}
+for _name in [n for n in EXPECTED if n.startswith("bad-")]:
+    EXPECTED[_name + "-pipe"] = dict(EXPECTED[_name])
+# the stack was forgotten when its record was delivered, a later sample is late
+EXPECTED["bad-same-cookie-pipe"][MISSING] = 1
+
+
+def read(perf, words, path, log):
+    """(what it printed, what it said) of a reader that has to live."""
+    with open(log, "w+", errors="replace") as errors:
+        try:
+            result = subprocess.run(
+                [perf, *words, "-i", path], stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=errors, timeout=120,
+                env=dict(os.environ, **ENVIRONMENT))
+        except subprocess.TimeoutExpired:
+            raise Failure(f"perf {' '.join(words)}: not done in 120 s") \
+                from None
+        errors.seek(0)
+        said = errors.read()
+    out = result.stdout.decode(errors="replace")
+    if result.returncode < 0 or SANITIZER.search(said):
+        raise Failure(f"perf {' '.join(words)}: status {result.returncode}\n"
+                      f"{said[-3000:]}")
+    return out, said
+
+
+def read_all(perf, name, directory):
+    for what, words in READERS.items():
+        log = os.path.join(directory, re.sub(r"\W+", "-", f"{name} {what}"))
+        out, said = read(perf, words, os.path.join(CORPUS, name), log + ".err")
+        if name not in EXPECTED:
+            continue
+        counts = EXPECTED[name]
+        if what == "script":
+            for count, text in TOLD.items():
+                lines = re.findall(rf"^0x[0-9a-f]+@\S+ .*{text}.*$", said,
+                                   re.M)
+                if len(lines) != (count in counts):
+                    raise Failure(f"{len(lines)} lines that say {text!r}, "
+                                  f"not {int(count in counts)}:\n{said}")
+            missing = re.findall(rf"^(\d+) of \d+ {MISSING}$", said, re.M)
+            want = [str(counts[MISSING])] if MISSING in counts else []
+            if missing != want:
+                raise Failure(f"{MISSING}: says {missing}, not "
+                              f"{counts.get(MISSING)}:\n{said}")
+        elif what == "report --stats":
+            for count in COUNTS:
+                seen = re.search(rf"{count}: +(\d+)$", out, re.M)
+                seen = int(seen[1]) if seen else 0
+                if seen != counts.get(count, 0):
+                    raise Failure(f"{count}: {seen}, not "
+                                  f"{counts.get(count, 0)}\n{out[-1500:]}")
+
+
+def build(check, log):
+    call([os.path.join(TOP, "scripts", "build"), "perf-fuzz"], log=log,
+         env=dict(os.environ, BUILD=check.build))
+
+
+def run_bad_input(layer):
+    """Every file of the corpus, through the readers of a perf with sanitizers."""
+    check = layer.check
+    build(check, layer.log("build.log"))
+    perf = os.path.join(check.build, "perf-fuzz", "perf")
+    names = sorted(os.listdir(CORPUS))
+    missing = sorted(set(EXPECTED) - set(names))
+    if missing:
+        raise Failure("the corpus has no " + ", ".join(missing))
+    for name in names:
+        layer.test(name, read_all, perf, name, layer.dir)
+
+
+def run_fuzz(layer):
+    """A minute of what make fuzz does for ten."""
+    check = layer.check
+    build(check, layer.log("build.log"))
+    seconds = os.environ.get("FUZZ_SECONDS") or "60"
+
+    def fuzz():
+        result = subprocess.run(
+            [sys.executable, os.path.join(TOP, "scripts", "fuzz"), "--build",
+             check.build, "--seconds", seconds], stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace")
+        if result.returncode:
+            raise Failure(result.stdout)
+
+    layer.test(f"{seconds} s of fuzz-session", fuzz)
