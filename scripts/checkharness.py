@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import xml.etree.ElementTree
 
 from common import TOP, TREE_NAME, Failure, Git, read_series
 
@@ -532,6 +533,8 @@ def run_scripts(layer):
     layer.test("a build that is ended leaves nothing running", ended, layer)
     layer.test("packages: named, and stops, without apt and without root",
                packages, layer)
+    layer.test("flame graphs: well-formed, self-contained, true to the samples",
+               flame_graphs, layer)
     layer.test("every script parses; shellcheck has nothing to say", lint)
     layer.test("nothing but the series in the series' directories",
                only_series)
@@ -629,6 +632,78 @@ def packages(layer):
         fake("apt-get", f"cat <<'END'\n{said}\nEND\nexit 100\n")
         stops(*[f"^    {re.escape(line)}$" for line in said.split("\n")],
               "^  log: ", remedy)
+
+
+# what perf script prints, with what has to be escaped or is not a symbol
+SCRIPT_TEXT = """\
+demo    73     4.000001: cpu-clock: 
+\tffffffff81234567 read_zero+0x17 ([kernel.kallsyms])
+\t          401234 read_pages<int, 2>(char const*)+0x14 (/tmp/demo & co)
+\t          401300 main+0x20 (/tmp/demo & co)
+
+demo    73     4.000002: cpu-clock: 
+\t          401300 main+0x24 (/tmp/demo & co)
+
+demo    73     4.000003: syscalls:sys_enter_getppid: 
+\tffffffff81239999 other+0x1 ([kernel.kallsyms])
+
+two words   74     4.000004: cpu-clock: 
+\tffffffff81234567 read_zero+0x17 ([kernel.kallsyms])
+\t               0 [user callchain not available] ([deferred])
+
+"""
+
+
+def flame_graphs(layer):
+    text, page = layer.log("script.txt"), layer.log("flamegraph.html")
+    with open(text, "w") as f:
+        f.write(SCRIPT_TEXT)
+
+    def draw(*args):
+        return subprocess.run(
+            [os.path.join(TOP, "scripts", "flamegraph.py"), "-o", page, *args],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    result = draw("--event", "cpu-clock", "--title", "a < b", f"One={text}",
+                  f"Two={text}")
+    if result.returncode:
+        raise Failure(result.stdout)
+    with open(page) as f:
+        body = f.read()
+    outside = re.findall(r"(?:src|href|url|@import)[^\n]*", body)
+    outside += [u for u in re.findall(r"https?://[^\"' ]*", body)
+                if u != "http://www.w3.org/1999/xhtml"]
+    if outside:
+        raise Failure(f"not self-contained: {outside}")
+    space = "{http://www.w3.org/1999/xhtml}"
+    pictures = list(xml.etree.ElementTree.fromstring(body).iter(space + "svg"))
+    if len(pictures) != 2:
+        raise Failure(f"{len(pictures)} pictures")
+    for picture in pictures:
+        frames = {}
+        for g in picture.iter(space + "g"):
+            name, _, _ = g.find(space + "title").text.rpartition(": ")
+            frames[int(g.get("data-d")), name] = (
+                g.get("class").split()[1], int(g.get("data-n")),
+                float(g.get("data-x")), float(g.get("data-w")))
+        wanted = {
+            (0, "all"): ("root", 3), (1, "demo"): ("comm", 2),
+            (1, "two words"): ("comm", 1), (2, "main"): ("user", 2),
+            (3, "read_pages<int, 2>(char const*)"): ("user", 1),
+            (4, "read_zero"): ("kernel", 1),
+            (2, "user callchain not available"): ("missing", 1),
+            (3, "read_zero"): ("kernel", 1)}
+        if {key: value[:2] for key, value in frames.items()} != wanted:
+            raise Failure(f"frames {frames}")
+        for (depth, name), (_, samples, x, width) in frames.items():
+            below = [f for (d, _), f in frames.items() if d == depth - 1
+                     and f[2] <= x + 1e-5 and x + width <= f[2] + f[3] + 1e-5]
+            if abs(width - samples / 3) > 1e-5 or (depth and len(below) != 1):
+                raise Failure(f"{name} is {width} wide at {x}, depth {depth}, "
+                              f"on {len(below)} frames")
+    result = draw("--event", "no-such-event", f"One={text}")
+    if not result.returncode or "no sample" not in result.stdout:
+        raise Failure(f"without a sample: {result.stdout}")
 
 
 def lint():
