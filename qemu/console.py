@@ -13,9 +13,35 @@ import re
 PREFIX = re.compile(r"^(?:<\d+>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?)*")
 
 # (kind, what the line has, after the prefix)
+# The first that matches names it, so the checkers stand before the words that
+# they begin with.
 REPORTS = (
     ("panic", r"Kernel panic - not syncing"),
     ("panic", r"---\[ end Kernel panic"),
+    ("kasan", r".*\b(?:KASAN|KFENCE|KMSAN): "),
+    ("kcsan", r".*\bKCSAN: "),
+    ("ubsan", r"UBSAN: "),
+    ("lockdep", r".*possible circular locking"),
+    ("lockdep", r".*possible recursive locking"),
+    ("lockdep", r".*inconsistent lock state"),
+    ("lockdep", r".*possible irq lock inversion"),
+    ("lockdep", r".*-(?:safe|READ-safe) -> .*-unsafe lock order"),
+    ("lockdep", r".*suspicious RCU usage"),
+    ("lockdep", r".*Invalid wait context"),
+    ("lockdep", r".*trying to register non-static key"),
+    ("lockdep", r".*DEBUG_LOCKS_WARN_ON"),
+    ("lockdep", r".*lock held when returning to user space"),
+    ("lockdep", r".*bad unlock balance"),
+    ("lockdep", r".*held lock freed"),
+    ("lockdep", r".*\bstill has locks held"),
+    ("lockdep", r"turning off the locking correctness validator"),
+    ("lockdep", r"INFO: lockdep is turned off"),
+    ("sleep", r"BUG: sleeping function called from invalid context"),
+    ("sleep", r"BUG: scheduling while atomic"),
+    ("preempt", r"BUG: using \w+\(\) in preemptible"),
+    ("lockup", r".*soft lockup"),
+    ("lockup", r".*hard LOCKUP"),
+    ("lockup", r".*workqueue lockup"),
     ("oops", r"(?:Oops|PANIC): "),
     ("oops", r"Internal error: "),
     ("oops", r"general protection fault, (?:maybe|probably) for"),
@@ -23,26 +49,18 @@ REPORTS = (
     ("oops", r"unchecked MSR access error"),
     ("bug", r"kernel BUG at "),
     ("bug", r"(?:watchdog: )?BUG:? "),
-    ("bug", r"=+\[ BUG"),
+    ("bug", r"=+\[ BUG|\[ BUG: "),
     ("warning", r"(?:------------\[ cut here \]------------\s*)?WARNING: "),
-    ("kasan", r".*\b(?:KASAN|KFENCE|KMSAN): "),
-    ("kcsan", r".*\bKCSAN: "),
-    ("ubsan", r"UBSAN: "),
-    ("lockdep", r".*(?:possible circular locking|possible recursive locking|"
-                r"inconsistent lock state|possible irq lock inversion|"
-                r"suspicious RCU usage|Invalid wait context|"
-                r"trying to register non-static key|"
-                r"DEBUG_LOCKS_WARN_ON|lock held when returning to user space|"
-                r"(?:bad unlock balance|held lock freed)|"
-                r"INFO: lockdep is turned off)"),
     ("rcu stall", r"rcu: INFO: \w+ .*(?:detected|self-detected) "),
     ("rcu stall", r"(?:rcu: )?INFO: rcu_\w+ .*stall"),
     ("rcu stall", r"rcu: .*kthread (?:starved|timer wakeup)"),
     ("hung task", r"INFO: task .* blocked (?:for more than|on )"),
-    ("lockup", r".*(?:soft lockup|hard LOCKUP|workqueue lockup)"),
     ("debug objects", r"ODEBUG: "),
-    ("memory", r"(?:list_(?:add|del) corruption|refcount_t: |"
-               r"kmemleak: \d+ new|corrupted stack end detected)"),
+    ("kmemleak", r"kmemleak: \d+ new"),
+    ("kmemleak", r"kmemleak: .*(?:disabled|Cannot |Found object by alias)"),
+    ("memory", r"list_(?:add|del) corruption"),
+    ("memory", r"refcount_t: "),
+    ("memory", r"corrupted stack end detected"),
     ("init", r"init: "),
 )
 
@@ -57,25 +75,59 @@ def clean(line):
 
 def kind_of(line):
     """What a line reports, or None."""
-    text = PREFIX.sub("", clean(line))
+    text = title_of(line)
     for kind, pattern in _REPORTS:
         if pattern.match(text):
             return kind
     return None
 
 
-def reports(text, allow=()):
+# A line of a stack: "  f+0x12/0x34", "? f+0x12/0x34"; or of a race's title and
+# its accesses: "data-race in f / g", "read to 0x1 of 8 bytes by task 1 on cpu 2:"
+_FUNCTION = re.compile(r"\b([A-Za-z_]\w*)(?:\.[\w.]+)?\+0x[0-9a-f]+/0x[0-9a-f]+")
+_RACE = re.compile(r"BUG: KCSAN: [\w-]+ in (.*)")
+_RULE = re.compile(r"={30,}$")
+
+
+def title_of(line):
+    """What a line says, without the time."""
+    return PREFIX.sub("", clean(line))
+
+
+def functions_of_race(lines, start):
+    """The functions that a KCSAN report names; @start: its title's index."""
+    title = _RACE.search(clean(lines[start]))
+    names = set(re.findall(r"[A-Za-z_]\w*", title[1])) if title else set()
+    for line in lines[start + 1:]:
+        text = title_of(line)
+        if _RULE.match(text):
+            break
+        names.update(_FUNCTION.findall(text))
+    return names
+
+
+def reports(text, allow=(), races_of=None, elsewhere=None):
     """[(line number, kind, line)] of all lines that report a fault.
 
     @allow: regular expressions of lines that a test expects; each of them
     that matches a line takes that line out.
+    @races_of: a set of functions; a data race counts if one of them is named
+    in its report, at either access or on the way there. None: they all count.
+    @elsewhere: a list that the other races' lines are added to
     """
     allowed = [re.compile(a) for a in allow]
     found = []
-    for number, line in enumerate(text.split("\n"), 1):
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
         kind = kind_of(line)
-        if kind and not any(a.search(line) for a in allowed):
-            found.append((number, kind, clean(line)))
+        if not kind or any(a.search(line) for a in allowed):
+            continue
+        if races_of is not None and _RACE.search(line) and \
+                not functions_of_race(lines, number - 1) & races_of:
+            if elsewhere is not None:
+                elsewhere.append(clean(line))
+            continue
+        found.append((number, kind, clean(line)))
     return found
 
 
