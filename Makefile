@@ -11,6 +11,7 @@ export BUILD := $(build)
 # a command may hold anything, a dollar sign too, as it was typed
 export RUN_CMD := $(value CMD)
 export KERNEL_SRC JOBS ACCEL LAYER PEER_PERF
+export STRESS_SECONDS FUZZ_SECONDS FUZZ_EVENTS_SECONDS
 
 SMP ?= 2
 MEM ?= 2G
@@ -28,9 +29,9 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 	--env PATH=$(build)/perf:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 	--env PERF_EXEC_PATH=$(build)/linux-6.12/tools/perf $(ARGS)
 
-.PHONY: help demo check check-configs check-steps tree tree-add kernel \
-	kernel-base perf vm series refresh packages bench-kernel bench-perf fuzz \
-	clean
+.PHONY: help demo check check-configs check-steps check-kcsan tree tree-add \
+	kernel kernel-base kernel-debug kernel-kcsan perf vm series refresh \
+	packages bench-kernel bench-perf fuzz clean
 .NOTPARALLEL:
 
 help:
@@ -45,6 +46,9 @@ help:
 	@echo '  make refresh           whole files and patches/ from the commits in that tree'
 	@echo '  make series            build/series/*.patch, to mail or to git am'
 	@echo '  make kernel            build/kernel/arch/x86/boot/bzImage'
+	@echo '  make kernel-debug      the same with KASAN, lockdep and more: build/kernel-debug/'
+	@echo '  make kernel-kcsan      the same, watching for data races: build/kernel-kcsan/'
+	@echo '  make check-kcsan       the kernel'"'"'s tests and the stress on that one'
 	@echo '  make perf              build/perf/perf'
 	@echo '  make vm                a shell in the guest'
 	@echo '  make vm CMD='"'...'"'      one command there; make fails if it does, and leaves its'
@@ -74,6 +78,8 @@ help:
 	@echo '  PEER_PERF=PERF         bench-perf: another perf, for a column of its own'
 	@echo '  FUZZ_SECONDS=N         fuzz: how long (600)'
 	@echo "  LAYER='a b'            check: these layers only; scripts/check --list"
+	@echo '  STRESS_SECONDS=300     check, check-kcsan: how long the stress runs'
+	@echo '  FUZZ_EVENTS_SECONDS=60 check, check-kcsan: and the fuzzer of perf_event_open()'
 	@echo '  JOBS=N                 compilers at once (all CPUs)'
 	@echo '  VERSION=N              series: [PATCH vN ...]'
 
@@ -99,6 +105,10 @@ kernel: tree
 kernel-base: packages
 	@scripts/tree --build $(build) --base-only
 	@scripts/build kernel-base
+
+# what checks itself, for the layers debug and stress, and for check-kcsan
+kernel-debug kernel-kcsan: tree
+	@scripts/build $@
 
 perf: tree
 	@scripts/build perf
@@ -135,6 +145,9 @@ check-configs: tree
 
 check-steps: tree
 	@scripts/check --build $(build) --no-build $(ARGS) steps
+
+check-kcsan: packages
+	@LAYER=kcsan scripts/check --build $(build) $(ARGS)
 
 clean:
 	@scripts/clean $(build)
