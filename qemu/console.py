@@ -57,7 +57,7 @@ REPORTS = (
     ("hung task", r"INFO: task .* blocked (?:for more than|on )"),
     ("debug objects", r"ODEBUG: "),
     ("kmemleak", r"kmemleak: \d+ new"),
-    ("kmemleak", r"kmemleak: .*(?:disabled|Cannot |Found object by alias)"),
+    ("kmemleak", r"kmemleak: .*(?:disabled|Found object by alias)"),
     ("memory", r"list_(?:add|del) corruption"),
     ("memory", r"refcount_t: "),
     ("memory", r"corrupted stack end detected"),

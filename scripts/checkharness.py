@@ -818,6 +818,7 @@ HARMLESS = (
     "kcsan: enabled early",
     "kmemleak: Kernel memory leak detector initialized (mem pool available: 1)",
     "kmemleak: Automatic memory scanning thread started",
+    "kmemleak: Cannot allocate a scan area, scanning the full object",
     "Lock dependency validator: Copyright (c) 2006 Red Hat, Inc., Ingo Molnar",
     "... MAX_LOCKDEP_SUBCLASSES:  8",
     "Running RCU self tests",
