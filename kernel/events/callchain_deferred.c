@@ -453,13 +453,13 @@ static DEFINE_PER_CPU(u64 [PERF_NR_CONTEXTS][3], defer_chains);
 struct perf_callchain_entry *
 perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 {
+	u64 cookie __uninitialized;
 	struct perf_defer_client *client = event->defer->client;
 	bool kernel = !event->attr.exclude_callchain_kernel;
 	u32 max_stack = event->attr.sample_max_stack;
 	struct perf_callchain_entry *entry;
-	u64 *chain;
-	u64 cookie __uninitialized;
 	unsigned int contexts;
+	u64 *chain;
 	int ret;
 
 	/* A guest's user stack is not this task's. */
@@ -870,22 +870,6 @@ void perf_defer_drain_begin(struct perf_event *event)
 	raw_spin_lock_irq(&session->lock);
 	session->draining++;
 	raw_spin_unlock_irq(&session->lock);
-}
-
-/**
- * perf_defer_enable - an event is about to be enabled
- * @event:	the event
- *
- * Who is asleep since before its event was disabled may be sampled again, in the
- * same kernel entry, by a session whose reader has forgotten the record that was
- * written then. So there will be another one.
- *
- * Context: Task context.
- */
-void perf_defer_enable(struct perf_event *event)
-{
-	if (event->attr.defer_output && !xa_empty(&event->defer->drained))
-		xa_destroy(&event->defer->drained);
 }
 
 /*

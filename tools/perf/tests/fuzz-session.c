@@ -41,11 +41,15 @@
 #include "tool.h"
 #include "util.h"
 
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+typedef int (fuzzer_init_t)(int *argc, char ***argv);
+typedef int (fuzzer_test_t)(const uint8_t *bytes, size_t size);
 
-/* The sum of all that was read: what is not initialized shows, nothing is left out. */
-static volatile u64 sum;
+/* Called by libFuzzer */
+fuzzer_init_t LLVMFuzzerInitialize;
+fuzzer_test_t LLVMFuzzerTestOneInput;
+
+/* The sum of all that was read, global, so that none of it is optimized away */
+u64 fuzz_session_sum;
 
 static void read_chain(const struct ip_callchain *chain)
 {
@@ -54,7 +58,7 @@ static void read_chain(const struct ip_callchain *chain)
 	if (!chain)
 		return;
 	for (i = 0; i < chain->nr; i++)
-		sum += chain->ips[i];
+		fuzz_session_sum += chain->ips[i];
 }
 
 static int fuzz_sample(const struct perf_tool *tool __maybe_unused,
@@ -70,16 +74,16 @@ static int fuzz_sample(const struct perf_tool *tool __maybe_unused,
 	read_chain(sample->callchain);
 	read_chain(sample->recorded_callchain);
 	for (i = 0; i < sample->raw_size; i++)
-		sum += ((u8 *)sample->raw_data)[i];
+		fuzz_session_sum += ((u8 *)sample->raw_data)[i];
 	for (i = 0; i < sample->user_stack.size; i++)
-		sum += ((u8 *)sample->user_stack.data)[i];
+		fuzz_session_sum += ((u8 *)sample->user_stack.data)[i];
 
 	addr_location__init(&al);
 	if (evsel && cursor && sample->callchain && !machine__resolve(machine, &al, sample) &&
 	    !sample__resolve_callchain(sample, cursor, NULL, evsel, &al, PERF_MAX_STACK_DEPTH)) {
 		callchain_cursor_commit(cursor);
 		while ((node = callchain_cursor_current(cursor)) != NULL) {
-			sum += node->ip;
+			fuzz_session_sum += node->ip;
 			callchain_cursor_advance(cursor);
 		}
 	}
@@ -151,7 +155,7 @@ int LLVMFuzzerInitialize(int *argc __maybe_unused, char ***argv __maybe_unused)
 	page_size = sysconf(_SC_PAGE_SIZE);
 	symbol_conf.use_callchain = true;
 	symbol_conf.try_vmlinux_path = false;
-	/* No symbols: nothing of this machine is to be read */
+	/* Nothing of this machine is to be read */
 	symbol_conf.kptr_restrict = true;
 	return symbol__init(NULL);
 }

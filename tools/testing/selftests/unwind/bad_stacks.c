@@ -749,7 +749,7 @@ TEST_F_TIMEOUT(bad_stacks, killed_in_the_exit, 60)
 
 	ASSERT_NE(NULL, v);
 	ut_close(&self->s);
-	for (n = 0; n < sizeof(exits) / sizeof(exits[0]); n++) {
+	for (n = 0; n < ARRAY_SIZE(exits); n++) {
 		struct ut_opts opts = {};
 		struct ut_stack got;
 		struct ut_child c;
