@@ -49,6 +49,8 @@ help:
 	@echo '  make kernel-debug      the same with KASAN, lockdep and more: build/kernel-debug/'
 	@echo '  make kernel-kcsan      the same, watching for data races: build/kernel-kcsan/'
 	@echo '  make check-kcsan       the kernel'"'"'s tests and the stress on that one'
+	@echo '  make check-configs     W=1 and sparse in the configurations of configs.ini'
+	@echo '  make check-steps       what each commit of the series touches builds'
 	@echo '  make perf              build/perf/perf'
 	@echo '  make vm                a shell in the guest'
 	@echo '  make vm CMD='"'...'"'      one command there; make fails if it does, and leaves its'
