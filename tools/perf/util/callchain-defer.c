@@ -936,7 +936,6 @@ bool callchain_defer__queues(const struct callchain_defer *cd)
 
 /**
  * callchain_defer__queue_time - the place of an event in the ordered queue
- * @cd: the stacks of the input
  * @event: the event
  * @time: its time
  *
@@ -945,8 +944,7 @@ bool callchain_defer__queues(const struct callchain_defer *cd)
  *
  * Return: the time to queue it at.
  */
-u64 callchain_defer__queue_time(struct callchain_defer *cd __maybe_unused,
-				union perf_event *event, u64 time)
+u64 callchain_defer__queue_time(union perf_event *event, u64 time)
 {
 	if (event->header.type == PERF_RECORD_CALLCHAIN_DEFERRED && time < ULLONG_MAX - 1)
 		time++;

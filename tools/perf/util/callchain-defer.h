@@ -46,7 +46,7 @@ void callchain_defer__finish(struct callchain_defer *cd);
 int callchain_defer__read(struct callchain_defer *cd, union perf_event *event,
 			  u64 file_offset, const char *file_path, bool wanted);
 bool callchain_defer__queues(const struct callchain_defer *cd);
-u64 callchain_defer__queue_time(struct callchain_defer *cd, union perf_event *event, u64 time);
+u64 callchain_defer__queue_time(union perf_event *event, u64 time);
 int callchain_defer__queued(struct callchain_defer *cd, struct ordered_events *oe);
 bool callchain_defer__must_wait(struct callchain_defer *cd, struct ordered_events *oe,
 				union perf_event *event);

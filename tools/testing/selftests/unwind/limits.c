@@ -97,7 +97,7 @@ TEST_F(limits, two_events)
 /* An execve() of what is no program walks the stack, and then fails. */
 static void failing_exec(void *arg)
 {
-	char *argv[] = { "none", NULL };
+	char *argv[2] = { "none" };
 	int fd = memfd_create("none", 0);
 
 	if (fd < 0 || write(fd, "none\n", 5) != 5)

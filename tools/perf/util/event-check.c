@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Is all that an event says it has inside of it?
+ *
+ * A perf.data file is untrusted, but who handles an event takes its fixed fields,
+ * the numbers of its entries and the ends of its strings for granted. So these are
+ * held against header.size once, when the event is read, before its bytes are
+ * swapped. Samples and deferred callchains, whose layout is the attribute's, are
+ * checked where they are parsed.
+ */
+#include <stddef.h>
+#include <string.h>
+#include <byteswap.h>
+#include <linux/kernel.h>
+#include <linux/perf_event.h>
+#include <perf/event.h>
+#include "event.h"
+#include "event-check.h"
+
+#define FIXED(type)		sizeof(struct perf_record_##type)
+#define UP_TO(type, member)	offsetof(struct perf_record_##type, member)
+
+/* What an event of a type has at least; 0 where its header is enough */
+static const u8 min_size[PERF_RECORD_HEADER_MAX] = {
+	[PERF_RECORD_MMAP]		= UP_TO(mmap, filename),
+	[PERF_RECORD_LOST]		= FIXED(lost),
+	[PERF_RECORD_COMM]		= UP_TO(comm, comm),
+	[PERF_RECORD_EXIT]		= FIXED(fork),
+	[PERF_RECORD_THROTTLE]		= FIXED(throttle),
+	[PERF_RECORD_UNTHROTTLE]	= FIXED(throttle),
+	[PERF_RECORD_FORK]		= FIXED(fork),
+	[PERF_RECORD_READ]		= UP_TO(read, time_enabled),
+	[PERF_RECORD_MMAP2]		= UP_TO(mmap2, filename),
+	[PERF_RECORD_AUX]		= FIXED(aux),
+	[PERF_RECORD_ITRACE_START]	= FIXED(itrace_start),
+	[PERF_RECORD_LOST_SAMPLES]	= FIXED(lost_samples),
+	[PERF_RECORD_SWITCH_CPU_WIDE]	= FIXED(switch),
+	[PERF_RECORD_NAMESPACES]	= FIXED(namespaces),
+	[PERF_RECORD_KSYMBOL]		= UP_TO(ksymbol, name),
+	[PERF_RECORD_BPF_EVENT]		= FIXED(bpf_event),
+	[PERF_RECORD_CGROUP]		= UP_TO(cgroup, path),
+	[PERF_RECORD_TEXT_POKE]		= UP_TO(text_poke_event, bytes),
+	[PERF_RECORD_AUX_OUTPUT_HW_ID]	= FIXED(aux_output_hw_id),
+	[PERF_RECORD_HEADER_ATTR]	= UP_TO(header_attr, attr) + PERF_ATTR_SIZE_VER0,
+	[PERF_RECORD_HEADER_EVENT_TYPE]	= FIXED(header_event_type),
+	[PERF_RECORD_HEADER_TRACING_DATA] = UP_TO(header_tracing_data, pad),
+	[PERF_RECORD_HEADER_BUILD_ID]	= UP_TO(header_build_id, filename),
+	[PERF_RECORD_ID_INDEX]		= FIXED(id_index),
+	[PERF_RECORD_AUXTRACE_INFO]	= FIXED(auxtrace_info),
+	[PERF_RECORD_AUXTRACE]		= FIXED(auxtrace),
+	[PERF_RECORD_AUXTRACE_ERROR]	= UP_TO(auxtrace_error, time),
+	[PERF_RECORD_THREAD_MAP]	= FIXED(thread_map),
+	[PERF_RECORD_CPU_MAP]		= UP_TO(cpu_map, data),
+	[PERF_RECORD_STAT_CONFIG]	= FIXED(stat_config),
+	[PERF_RECORD_STAT]		= FIXED(stat),
+	[PERF_RECORD_STAT_ROUND]	= FIXED(stat_round),
+	[PERF_RECORD_EVENT_UPDATE]	= UP_TO(event_update, scale),
+	[PERF_RECORD_TIME_CONV]		= UP_TO(time_conv, time_cycles),
+	[PERF_RECORD_HEADER_FEATURE]	= FIXED(header_feature),
+};
+
+static bool has_string(const union perf_event *event, size_t offset)
+{
+	size_t size = event->header.size;
+
+	return offset < size && memchr((const char *)event + offset, '\0', size - offset);
+}
+
+/* Are there @nr entries of @size from @offset on */
+static bool has_entries(const union perf_event *event, size_t offset, u64 nr, size_t size)
+{
+	return offset <= event->header.size &&
+	       nr <= (event->header.size - offset) / size;
+}
+
+/* Fields of packed structures, of either order of bytes */
+static u16 get16(const void *p, bool swapped)
+{
+	u16 val;
+
+	memcpy(&val, p, sizeof(val));
+	return swapped ? bswap_16(val) : val;
+}
+
+static u64 get64(const void *p, bool swapped)
+{
+	u64 val;
+
+	memcpy(&val, p, sizeof(val));
+	return swapped ? bswap_64(val) : val;
+}
+
+static bool has_cpu_map(const union perf_event *event, size_t offset, bool swapped)
+{
+	const struct perf_record_cpu_map_data *data = (const void *)event + offset;
+	size_t nr, long_size;
+
+	if (!has_entries(event, offset, 1, offsetof(struct perf_record_cpu_map_data,
+						    mask32_data.mask)))
+		return false;
+
+	nr = get16((const char *)data + offsetof(struct perf_record_cpu_map_data,
+						 cpus_data.nr), swapped);
+	switch (get16(data, swapped)) {
+	case PERF_CPU_MAP__CPUS:
+		return has_entries(event, offset + offsetof(struct perf_record_cpu_map_data,
+							    cpus_data.cpu), nr, sizeof(u16));
+	case PERF_CPU_MAP__MASK:
+		long_size = get16((const char *)data +
+				  offsetof(struct perf_record_cpu_map_data,
+					   mask32_data.long_size), swapped);
+		if (long_size == 4)
+			return has_entries(event, offset +
+					   offsetof(struct perf_record_cpu_map_data,
+						    mask32_data.mask), nr, sizeof(u32));
+		return has_entries(event, offset + offsetof(struct perf_record_cpu_map_data,
+							    mask64_data.mask), nr, sizeof(u64));
+	default:
+		return has_entries(event, offset, 1, sizeof(u16) +
+				   sizeof(struct perf_record_range_cpu_map));
+	}
+}
+
+static bool has_update(const union perf_event *event, bool swapped)
+{
+	switch (get64(&event->event_update.type, swapped)) {
+	case PERF_EVENT_UPDATE__UNIT:
+	case PERF_EVENT_UPDATE__NAME:
+		return has_string(event, UP_TO(event_update, name));
+	case PERF_EVENT_UPDATE__SCALE:
+		return has_entries(event, UP_TO(event_update, scale), 1, sizeof(double));
+	case PERF_EVENT_UPDATE__CPUS:
+		return has_cpu_map(event, UP_TO(event_update, cpus), swapped);
+	default:
+		return true;
+	}
+}
+
+/**
+ * perf_event__check - does an event have all that its type and its numbers ask for
+ * @event: as it was read, but for its header, which is in the order of this machine
+ * @swapped: the rest is in the other order of bytes
+ *
+ * Return: false when something of it would be behind its end.
+ */
+bool perf_event__check(const union perf_event *event, bool swapped)
+{
+	u32 type = event->header.type;
+
+	if (type >= PERF_RECORD_HEADER_MAX || event->header.size < min_size[type])
+		return false;
+
+	switch (type) {
+	case PERF_RECORD_MMAP:
+		return has_string(event, UP_TO(mmap, filename));
+	case PERF_RECORD_MMAP2:
+		return has_string(event, UP_TO(mmap2, filename));
+	case PERF_RECORD_COMM:
+		return has_string(event, UP_TO(comm, comm));
+	case PERF_RECORD_KSYMBOL:
+		return has_string(event, UP_TO(ksymbol, name));
+	case PERF_RECORD_CGROUP:
+		return has_string(event, UP_TO(cgroup, path));
+	case PERF_RECORD_HEADER_BUILD_ID:
+		return has_string(event, UP_TO(header_build_id, filename));
+	case PERF_RECORD_AUXTRACE_ERROR:
+		/* Without a format there is no time, and the text in its place */
+		return has_string(event, event->auxtrace_error.fmt ?
+				  UP_TO(auxtrace_error, msg) : UP_TO(auxtrace_error, time));
+	case PERF_RECORD_TEXT_POKE:
+		return has_entries(event, UP_TO(text_poke_event, bytes),
+				   get16(&event->text_poke.old_len, swapped) +
+				   get16(&event->text_poke.new_len, swapped), 1);
+	case PERF_RECORD_NAMESPACES:
+		return has_entries(event, FIXED(namespaces),
+				   get64(&event->namespaces.nr_namespaces, swapped),
+				   sizeof(struct perf_ns_link_info));
+	case PERF_RECORD_ID_INDEX:
+		return has_entries(event, FIXED(id_index),
+				   get64(&event->id_index.nr, swapped),
+				   sizeof(struct id_index_entry));
+	case PERF_RECORD_THREAD_MAP:
+		return has_entries(event, FIXED(thread_map),
+				   get64(&event->thread_map.nr, swapped),
+				   sizeof(struct perf_record_thread_map_entry));
+	case PERF_RECORD_STAT_CONFIG:
+		return has_entries(event, FIXED(stat_config),
+				   get64(&event->stat_config.nr, swapped),
+				   sizeof(struct perf_record_stat_config_entry));
+	case PERF_RECORD_CPU_MAP:
+		return has_cpu_map(event, UP_TO(cpu_map, data), swapped);
+	case PERF_RECORD_EVENT_UPDATE:
+		return has_update(event, swapped);
+	default:
+		return true;
+	}
+}
