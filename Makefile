@@ -37,7 +37,8 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 help:
 	@echo 'The two commands:'
 	@echo '  make demo              install, build, boot, profile, show; leaves build/demo/'
-	@echo '  make check             every test there is; TAP and logs in build/check/'
+	@echo '  make check             the tests; TAP and logs in build/check/. The long layers run'
+	@echo '                         when they are named: scripts/check --list'
 	@echo
 	@echo 'The parts:'
 	@echo '  make packages          install what is missing (apt); scripts/packages --list'
