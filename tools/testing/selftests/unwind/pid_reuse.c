@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include "../kselftest_harness.h"
@@ -37,6 +38,7 @@ struct shared {
 	pid_t		pid;
 	int		made;		/* so many of that number so far */
 	int		kill;		/* the latest may be killed */
+	int		over;		/* the parent is about to be */
 	int		err;
 };
 
@@ -65,6 +67,10 @@ static void parent(void *arg)
 			return;
 		}
 		if (!pid) {
+			/* None sleeps on when the test is over, see the teardown. */
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			if (UT_READ(sh->over))
+				_exit(0);
 			ut_ladder(sh->call[i].depth, do_call, &sh->call[i]);
 			_exit(0);
 		}
@@ -120,6 +126,8 @@ FIXTURE_SETUP(pid_reuse)
 
 FIXTURE_TEARDOWN(pid_reuse)
 {
+	/* Who has not asked for its signal yet when the parent dies sees this. */
+	__atomic_store_n(&self->sh->over, 1, __ATOMIC_SEQ_CST);
 	kill(self->c.pid, SIGKILL);
 	ut_wait(&self->c);
 	ut_close(&self->s);
