@@ -54,8 +54,12 @@
 
 #include "internal.h"
 
-/* How long a running task has, when an event is disabled, to come out. */
+/*
+ * When an event is disabled: how long a running task has to come out, and how long
+ * the lock of a sleeping one's memory map is waited for.
+ */
 #define PERF_DEFER_DRAIN_MS	50
+#define PERF_DEFER_LOCK_MS	200
 
 /**
  * struct perf_defer_client - what requests are made with
@@ -699,8 +703,9 @@ static bool perf_defer_same_tid(const struct perf_defer_ids *ids,
 }
 
 /*
- * Returns 0, -EAGAIN for a task that should be looked at once more, if there is
- * time, and -ENOSPC when the buffer is full.
+ * Returns 0; -EAGAIN for a task that is running, -EBUSY for one whose memory map
+ * is locked, to be looked at once more if there is time; -ENOSPC when the buffer
+ * is full. The @last time a locked one's stack is given up: it is an empty one.
  */
 static int perf_defer_drain_task(struct perf_event *event,
 				 struct task_struct *task,
@@ -729,7 +734,7 @@ static int perf_defer_drain_task(struct perf_event *event,
 					   UNWIND_USER_MAX_ENTRIES),
 				     &output.record.cookie);
 	if (ret == -EAGAIN || (ret == -EBUSY && !last)) {
-		err = -EAGAIN;
+		err = ret;
 		goto out;
 	}
 	if (ret && ret != -EBUSY)
@@ -778,32 +783,39 @@ static unsigned int perf_defer_collect(struct perf_defer_client *client,
 	return nr;
 }
 
-/* One look at all tasks; false if some of them are worth another. */
-static bool perf_defer_drain_tasks(struct perf_event *event,
-				   struct unwind_stacktrace *trace, bool last)
+/*
+ * One look at all tasks. Returns 0; -EBUSY or -EAGAIN if some of them are worth
+ * another, see above.
+ */
+static int perf_defer_drain_tasks(struct perf_event *event,
+				  struct unwind_stacktrace *trace, bool last)
 {
 	struct perf_defer_client *client = event->defer->client;
 	struct task_struct **tasks __free(kvfree) = NULL;
 	unsigned int nr, max, i;
-	bool done = true, full = false;
 	unsigned long waiting;
+	bool full = false;
+	int err = 0;
 
 	waiting = perf_defer_waiting(client);
 	if (!waiting)
-		return true;
+		return 0;
 
 	/* A few more may have joined; if there are many, they are next. */
 	max = min(waiting + 16, (unsigned long)PID_MAX_LIMIT);
 	tasks = kvmalloc_array(max, sizeof(*tasks), GFP_KERNEL | __GFP_NOWARN);
 	if (!tasks)
-		return true;
+		return 0;
 
 	nr = perf_defer_collect(client, tasks, max);
 	for (i = 0; i < nr; i++) {
 		switch (full ? 0 : perf_defer_drain_task(event, tasks[i], trace,
 							 last)) {
+		case -EBUSY:
+			err = -EBUSY;
+			break;
 		case -EAGAIN:
-			done = false;
+			err = err ?: -EAGAIN;
 			break;
 		case -ENOSPC:
 			full = true;
@@ -812,10 +824,10 @@ static bool perf_defer_drain_tasks(struct perf_event *event,
 		put_task_struct(tasks[i]);
 		cond_resched();
 	}
-	if (full)
-		return true;
+	if (full || err)
+		return full ? 0 : err;
 	/* Who is counted and does not wait any more is being walked right now. */
-	return done && nr < max && perf_defer_waiting(client) <= nr;
+	return nr == max || perf_defer_waiting(client) > nr ? -EAGAIN : 0;
 }
 
 /* Write what was left by tasks that came out while the event was disabled. */
@@ -893,18 +905,19 @@ static unsigned long perf_defer_deadline(struct perf_defer_session *session)
  * @event:	the event, which perf_defer_drain_begin() was called for
  *
  * Writes into the event's buffer the stacks that its session still waits for. It
- * takes no longer than before when there is none, and else the time of the walks,
- * and at most PERF_DEFER_DRAIN_MS, once for all events that are disabled within a
- * second.
+ * takes no longer than before when there is none, and else the time of the walks;
+ * where tasks are running at most PERF_DEFER_DRAIN_MS, once for all events that
+ * are disabled within a second; where memory maps are locked at most
+ * PERF_DEFER_LOCK_MS, once for each such task.
  *
  * Context: Task context, may sleep. No lock of the event or its context is held.
  */
 void perf_defer_drain_end(struct perf_event *event)
 {
 	struct unwind_stacktrace trace = {};
-	unsigned long deadline, delay = 1;
+	unsigned long deadline, patience, delay = 1;
 	unsigned int max;
-	bool last;
+	int err;
 
 	if (!event->attr.defer_output)
 		return;
@@ -920,16 +933,18 @@ void perf_defer_drain_end(struct perf_event *event)
 		xa_destroy(&event->defer->drained);
 
 	deadline = perf_defer_deadline(event->defer);
+	patience = jiffies + msecs_to_jiffies(PERF_DEFER_LOCK_MS);
 	while (trace.entries) {
-		last = time_after(jiffies, deadline);
-		if (perf_defer_drain_tasks(event, &trace, last) || last)
+		err = perf_defer_drain_tasks(event, &trace,
+					     time_after(jiffies, patience));
+		if (!err || (err == -EAGAIN && time_after(jiffies, deadline)))
 			break;
 
 		perf_defer_drain_left(event, false);
 		schedule_timeout_killable(delay);
 		if (fatal_signal_pending(current))
 			break;
-		delay *= 2;
+		delay = min(2 * delay, msecs_to_jiffies(PERF_DEFER_DRAIN_MS));
 	}
 
 	kvfree(trace.entries);

@@ -125,6 +125,7 @@ static void nap(long us)
 #define STAMP_SERIAL	0x5bdd00000000UL
 #define STAMP_HASH	0x5cdd00000000UL
 #define STAMP_HASH_KIN	0x5cde00000000UL	/* a child may show it, too */
+#define STAMP_HASH_EXEC	0x5cdf00000000UL	/* in the middle of it the task is renamed */
 #define STAMP_FRAME	0x5ddd00000000UL
 #define STAMP_ARG	0x5eed57a300000000UL
 #define STAMP_FRAMES	100
@@ -184,6 +185,8 @@ static ut_noinline long stamped_on(struct frame *below, unsigned int depth, unsi
 				   unsigned long a3, unsigned long a4, unsigned long a5)
 {
 	bool kin = nr == __NR_fork || nr == __NR_clone || nr == __NR_vfork;
+	unsigned long hash = kin ? STAMP_HASH_KIN :
+			     nr == __NR_execve ? STAMP_HASH_EXEC : STAMP_HASH;
 	__u32 task = depth << 22 | gettid();
 	struct stamp_args args = {
 		.arg = { a1, a2, a3, a4, a5, STAMP_ARG | ++serial },
@@ -191,8 +194,7 @@ static ut_noinline long stamped_on(struct frame *below, unsigned int depth, unsi
 	struct frame top[3] = {
 		{ (unsigned long)&top[1], mark | task },
 		{ (unsigned long)&top[2], STAMP_SERIAL | serial },
-		{ (unsigned long)below,
-		  (kin ? STAMP_HASH_KIN : STAMP_HASH) | stamp_hash(task, serial) },
+		{ (unsigned long)below, hash | stamp_hash(task, serial) },
 	};
 
 	return stamp_syscall(nr, &args, top);
@@ -743,7 +745,7 @@ static long check_user(struct profiler *p, struct ut_rec *r, const __u64 *ip, __
 {
 	bool deferred = r->type == UT_RECORD_CALLCHAIN_DEFERRED;
 	__u32 task, found = 0;
-	__u64 i, depth;
+	__u64 i, depth, hash;
 
 	/* An immediate walk takes the words as they are. */
 	for (i = 0; i < nr && deferred; i++) {
@@ -763,10 +765,12 @@ static long check_user(struct profiler *p, struct ut_rec *r, const __u64 *ip, __
 	if (ip[2] >> 32 != STAMP_SERIAL >> 32)
 		return bad("no serial number in the stamp", r);
 	found = ip[2];
-	if (ip[3] != (STAMP_HASH | stamp_hash(task, found)) &&
-	    ip[3] != (STAMP_HASH_KIN | stamp_hash(task, found)))
+	hash = ip[3] - stamp_hash(task, found);
+	if (hash != STAMP_HASH && hash != STAMP_HASH_KIN && hash != STAMP_HASH_EXEC)
 		return bad("wrong hash in the stamp", r);
-	if ((task & 0x3fffff) != r->tid && ip[3] >> 32 == STAMP_HASH >> 32)
+	/* An immediate walk between the new name and the new image finds the old one. */
+	if ((task & 0x3fffff) != r->tid &&
+	    (hash == STAMP_HASH || (hash == STAMP_HASH_EXEC && deferred)))
 		return bad("another task's stack", r);
 	for (i = 4; i < nr; i++) {
 		if (ip[i] != stamp_frame(i - 4))
