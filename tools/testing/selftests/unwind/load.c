@@ -268,14 +268,6 @@ TEST_F_TIMEOUT(load, tasks_by_events, 290)
 	TH_LOG("checked %llu ms after the start", now_ms() - start);
 }
 
-static int set_online(int cpu, int on)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
-	return ut_write_sysctl(path, on);
-}
-
 #define THREADS		8
 #define LEAST_ROUNDS	100
 #define PLUGS		5
@@ -347,12 +339,12 @@ FIXTURE_SETUP(plugged)
 	memset(&self->s, 0, sizeof(self->s));
 	/* What an earlier test that failed has left. */
 	for (cpu = 1; cpu < UT_MAX_CPUS; cpu++)
-		set_online(cpu, 1);
+		ut_set_online(cpu, true);
 	self->nr_cpus = ut_online_cpus(self->cpus, UT_MAX_CPUS);
 	if (self->nr_cpus < 2)
 		SKIP(return, "needs two CPUs");
 	self->cpu = self->cpus[self->nr_cpus - 1];
-	if (set_online(self->cpu, 1))
+	if (ut_set_online(self->cpu, true))
 		SKIP(return, "needs a CPU that can be taken away");
 	sh = ut_shared(sizeof(*sh));
 	ASSERT_NE(NULL, sh);
@@ -362,7 +354,7 @@ FIXTURE_SETUP(plugged)
 
 FIXTURE_TEARDOWN(plugged)
 {
-	set_online(self->cpu, 1);
+	ut_set_online(self->cpu, true);
 	ut_close(&self->s);
 }
 
@@ -388,10 +380,10 @@ TEST_F_TIMEOUT(plugged, while_recording, 200)
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
 	for (i = 0; i < PLUGS || UT_READ(sh->rounds) < LEAST_ROUNDS; i++) {
-		ASSERT_EQ(0, set_online(self->cpu, 0));
+		ASSERT_EQ(0, ut_set_online(self->cpu, false));
 		usleep(30000);
 		ASSERT_EQ(0, ut_drain(&self->s));
-		ASSERT_EQ(0, set_online(self->cpu, 1));
+		ASSERT_EQ(0, ut_set_online(self->cpu, true));
 		usleep(60000);
 		ASSERT_EQ(0, ut_drain(&self->s));
 	}

@@ -257,14 +257,6 @@ TEST_F_TIMEOUT(migrate_threads, all_around, 120)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-static int set_online(int cpu, int on)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
-	return ut_write_sysctl(path, on);
-}
-
 FIXTURE(hotplug) {
 	struct ut_session s;
 	struct ut_child c;
@@ -280,7 +272,7 @@ FIXTURE_SETUP(hotplug)
 	memset(&self->s, 0, sizeof(self->s));
 	/* What an earlier test that failed has left. */
 	for (cpu = 1; cpu < UT_MAX_CPUS; cpu++)
-		set_online(cpu, 1);
+		ut_set_online(cpu, true);
 	self->nr_cpus = ut_online_cpus(self->cpus, UT_MAX_CPUS);
 	if (self->nr_cpus < 2)
 		SKIP(return, "needs two CPUs");
@@ -289,7 +281,7 @@ FIXTURE_SETUP(hotplug)
 
 FIXTURE_TEARDOWN(hotplug)
 {
-	set_online(self->cpu, 1);
+	ut_set_online(self->cpu, true);
 	ut_close(&self->s);
 }
 
@@ -342,7 +334,7 @@ TEST_F_TIMEOUT(hotplug, cpu_goes_in_the_entry, 60)
 	while (!UT_READ(h->st.nr))
 		usleep(1000);
 	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
-	ASSERT_EQ(0, set_online(self->cpu, 0)) TH_LOG("CONFIG_HOTPLUG_CPU?");
+	ASSERT_EQ(0, ut_set_online(self->cpu, false)) TH_LOG("CONFIG_HOTPLUG_CPU?");
 	ASSERT_EQ(1, write(h->pipe[1], "x", 1));
 	ASSERT_EQ(0, ut_wait(&self->c));
 	ut_disable(&self->s);
@@ -382,10 +374,10 @@ TEST_F_TIMEOUT(hotplug, cookies_across_hotplug, 120)
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
 	for (i = 0; i < 5; i++) {
-		ASSERT_EQ(0, set_online(self->cpu, 0));
+		ASSERT_EQ(0, ut_set_online(self->cpu, false));
 		usleep(50000);
 		ASSERT_EQ(0, ut_drain(&self->s));
-		ASSERT_EQ(0, set_online(self->cpu, 1));
+		ASSERT_EQ(0, ut_set_online(self->cpu, true));
 		usleep(50000);
 		ASSERT_EQ(0, ut_drain(&self->s));
 	}

@@ -1204,23 +1204,15 @@ static void crowds(void)
 
 static int plugged_cpu;		/* the one that comes and goes, 0 if none can */
 
-static int set_online(int cpu, int on)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
-	return ut_write_sysctl(path, on);
-}
-
 static void hotplug(void)
 {
 	while (!stop()) {
 		nap(rnd(400000));
 		add(&tot->online, 1);
-		if (!set_online(plugged_cpu, 0))
+		if (!ut_set_online(plugged_cpu, false))
 			add(&tot->hotplugs, 1);
 		nap(rnd(100000));
-		set_online(plugged_cpu, 1);
+		ut_set_online(plugged_cpu, true);
 		add(&tot->online, 1);
 	}
 }
@@ -1332,9 +1324,9 @@ static void prepare(void)
 
 	/* Where an earlier run was killed a CPU may be missing. */
 	for (i = 1; i < UT_MAX_CPUS; i++)
-		set_online(i, 1);
+		ut_set_online(i, true);
 	nr = ut_online_cpus(cpus, UT_MAX_CPUS);
-	if (nr > 1 && !set_online(cpus[nr - 1], 1))
+	if (nr > 1 && !ut_set_online(cpus[nr - 1], true))
 		plugged_cpu = cpus[nr - 1];
 }
 
@@ -1443,7 +1435,7 @@ int main(int argc, char **argv)
 	if (min_free > 0)
 		ut_write_sysctl(MIN_FREE, min_free);
 	if (plugged_cpu)
-		set_online(plugged_cpu, 1);
+		ut_set_online(plugged_cpu, true);
 
 	for (i = 0; i < NR_WORK; i++)
 		ksft_print_msg("%s: process %d, %lu rounds\n", work_name[i], tot->worker[i],

@@ -130,6 +130,9 @@ void ut_ring_unmap(struct ut_ring *ring);
 /* Number of online CPUs and their numbers. */
 unsigned int ut_online_cpus(int *cpus, unsigned int max);
 
+/* Take a CPU away, or give it back. 0, or it is not one that can be taken. */
+int ut_set_online(int cpu, bool on);
+
 /* Mount tracefs where needed and give an event's number; negative when it has none. */
 int ut_tracepoint_id(const char *sys, const char *name);
 
