@@ -717,9 +717,9 @@ static int bad(const char *what, struct ut_rec *r)
 
 	if (!add(&tot->bad, 0))
 		ut_diag("the first one");
-	ut_diag("profiler of %d: pid %d, per_cpu %d, inherit %d, max_stack %u, quiet %d, shares %d",
-		me->whom, me->opts.pid, me->opts.per_cpu, me->opts.inherit, me->opts.max_stack,
-		me->quiet, me->shares);
+	ut_diag("profiler %d of %d: pid %d, per_cpu %d, inherit %d, max_stack %u, quiet %d, shares %d",
+		getpid(), me->whom, me->opts.pid, me->opts.per_cpu, me->opts.inherit,
+		me->opts.max_stack, me->quiet, me->shares);
 	ut_diag("%s: record type %u of tid %u, cookie %#llx, time %llu", what, r->type, r->tid,
 		r->cookie, r->time);
 	for (i = 0; i < r->nr && i < 12; i++)
@@ -1040,8 +1040,11 @@ static bool open_session(struct profiler *p)
 	int i, n, possible = sysconf(_SC_NPROCESSORS_CONF);
 
 	p->online = UT_READ(tot->online);
+	/* The session is made in between, and to open the rest may take seconds. */
+	p->shares = slots_may_be_short();
 	if (ut_open(&p->s, &p->opts))
 		return false;
+	p->shares |= slots_may_be_short();
 	/* Tasks may leave the kernel on a CPU that has no event. */
 	p->plug_matters = p->opts.per_cpu &&
 			  (p->whom == ALL_CPUS || (int)p->s.nr_rings < possible);
@@ -1051,7 +1054,6 @@ static bool open_session(struct profiler *p)
 		if (add_event(p, EXIT + rnd(ARRAY_SIZE(tracepoints) + 3)) < 0)
 			return false;
 	}
-	p->shares = slots_may_be_short();
 	return !ut_enable(&p->s);
 }
 
