@@ -37,8 +37,7 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 help:
 	@echo 'The two commands:'
 	@echo '  make demo              install, build, boot, profile, show; leaves build/demo/'
-	@echo '  make check             the tests; TAP and logs in build/check/. The long layers run'
-	@echo '                         when they are named: scripts/check --list'
+	@echo '  make check             every test; TAP and logs in build/check/'
 	@echo
 	@echo 'The parts:'
 	@echo '  make packages          install what is missing (apt); scripts/packages --list'
