@@ -125,7 +125,7 @@ bench-perf: perf
 	@bench/perf --build $(build) $(ARGS)
 
 fuzz: tree
-	@scripts/build perf-fuzz
+	@scripts/build fuzz-session
 	@scripts/fuzz --build $(build) --seconds $(or $(FUZZ_SECONDS),600) $(ARGS)
 
 # make itself ends with 2 whatever status other than 0 a recipe had; it tells that

@@ -105,15 +105,15 @@ def read_all(perf, name, directory):
                                   f"{counts.get(count, 0)}\n{out[-1500:]}")
 
 
-def build(check, log):
-    call([os.path.join(TOP, "scripts", "build"), "perf-fuzz"], log=log,
+def build(what, check, log):
+    call([os.path.join(TOP, "scripts", "build"), what], log=log,
          env=dict(os.environ, BUILD=check.build))
 
 
 def run_bad_input(layer):
     """Every file of the corpus, through the readers of a perf with sanitizers."""
     check = layer.check
-    build(check, layer.log("build.log"))
+    build("perf-fuzz", check, layer.log("build.log"))
     perf = os.path.join(check.build, "perf-fuzz", "perf")
     names = sorted(os.listdir(CORPUS))
     missing = sorted(set(EXPECTED) - set(names))
@@ -126,7 +126,7 @@ def run_bad_input(layer):
 def run_fuzz(layer):
     """A minute of what make fuzz does for ten."""
     check = layer.check
-    build(check, layer.log("build.log"))
+    build("fuzz-session", check, layer.log("build.log"))
     seconds = os.environ.get("FUZZ_SECONDS") or "60"
 
     def fuzz():
