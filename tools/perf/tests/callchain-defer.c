@@ -123,6 +123,19 @@ static void put_comm(struct gen *gen, u32 tid, u64 time, const char *comm)
 	put_size(gen, at, gen->len - at);
 }
 
+static void put_exit(struct gen *gen, u32 tid, u64 time)
+{
+	size_t at = put_header(gen, PERF_RECORD_EXIT, 0);
+
+	put32(gen, PID);
+	put32(gen, PID);
+	put32(gen, tid);
+	put32(gen, tid);
+	put64(gen, time);
+	put_sample_id(gen, tid, time);
+	put_size(gen, at, gen->len - at);
+}
+
 static void put_chain(struct gen *gen, u32 tid, u64 time, const u64 *ips, u64 nr)
 {
 	size_t at = put_header(gen, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_KERNEL);
@@ -513,6 +526,59 @@ static int test__order(struct test_suite *test __maybe_unused, int subtest __may
 	return read_all_inputs(order);
 }
 
+/*
+ * A task is sampled once more after its stack was walked, before it leaves the
+ * kernel: at once, or when it was stopped there for a minute, while the queue
+ * went on. The record that was for nobody is not counted before that.
+ */
+static int late(void)
+{
+	const u64 sec = 1000000000ULL, minute = 60 * sec;
+	int i;
+
+	put_sample(&gen, PID + 1, 10, 5);
+	put_record(&gen, PID + 1, 20, 5, UIP, 3, 0, 0);
+	put_sample(&gen, PID + 1, 21, 5);
+	put_record(&gen, PID + 2, 30, 6, UIP + 0x1000, 4, 0, 0);
+	put_record(&gen, PID + 3, 40, 7, UIP + 0x2000, 2, 0, 0);
+	put_record(&gen, PID + 4, 41, 7, UIP + 0x2000, 2, 0, 0);
+	put_round(&gen);
+	for (i = 1; i < 5; i++) {
+		put_sample(&gen, PID + 5, i * sec, 50 + i);
+		put_record(&gen, PID + 5, i * sec + 1, 50 + i, UIP + 0x3000, 3, 0, 0);
+		put_round(&gen);
+	}
+	put_exit(&gen, PID + 4, 5 * sec);
+	put_sample(&gen, PID + 2, minute, 6);
+	put_sample(&gen, PID + 1, minute + 1, 5);
+	put_sample(&gen, PID + 1, minute + 2, 8);
+	put_record(&gen, PID + 1, minute + 3, 8, UIP + 0x4000, 3, 0, 0);
+	put_round(&gen);
+	put_record(&gen, PID + 2, minute + 4, 6, UIP + 0x1000, 4, 0, 0);
+	put_sample(&gen, PID + 1, minute + 5, 8);
+	put_sample(&gen, PID + 2, minute + 6, 6);
+	put_round(&gen);
+
+	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 11);
+	TEST_ASSERT_VAL("before", merged(0, 10, PID + 1, UIP, 3));
+	TEST_ASSERT_VAL("just after", merged(1, 21, PID + 1, UIP, 3));
+	TEST_ASSERT_VAL("not sampled before", merged(6, minute, PID + 2, UIP + 0x1000, 4));
+	TEST_ASSERT_VAL("stopped", merged(7, minute + 1, PID + 1, UIP, 3));
+	TEST_ASSERT_VAL("next entry", merged(8, minute + 2, PID + 1, UIP + 0x4000, 3));
+	TEST_ASSERT_VAL("after the next", merged(9, minute + 5, PID + 1, UIP + 0x4000, 3));
+	TEST_ASSERT_VAL("twice", merged(10, minute + 6, PID + 2, UIP + 0x1000, 4));
+	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 0);
+	TEST_ASSERT_EQUAL("unused", (int)rt.stats.nr_deferred_unused, 2);
+	TEST_ASSERT_EQUAL("duplicate", (int)rt.stats.nr_deferred_duplicate, 1);
+	return 0;
+}
+
+static int test__late(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return read_all_inputs(late);
+}
+
 static int loss(void)
 {
 	put_sample(&gen, PID + 1, 10, 5);		/* no record */
@@ -666,6 +732,7 @@ static struct test_case tests__callchain_defer[] = {
 	TEST_CASE("deferred callchain merging", merge),
 	TEST_CASE("deferred callchains as recorded", no_merge),
 	TEST_CASE("deferred callchain order", order),
+	TEST_CASE("deferred callchains of samples after the walk", late),
 	TEST_CASE("deferred callchain loss", loss),
 	TEST_CASE("malformed deferred callchains", malformed),
 	TEST_CASE("duplicate deferred callchains", duplicates),

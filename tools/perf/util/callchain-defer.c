@@ -34,8 +34,12 @@
  * Pipes and live modes: nothing can be read ahead, so the ordered events queue
  * has to be patient. A record that is read goes into the queue like all events
  * and into a hash table; it leaves both when the queue delivers it, which is
- * after all samples that can name it, because they are older. A sample whose
- * turn it is but whose record was not read yet stops the flush
+ * after all samples that waited for it, because they are older. A task that is
+ * sampled again between the walk of its stack and the end of the kernel entry
+ * has the same cookie in samples that are younger than the record, by as long as
+ * it may be stopped there. So the last record of each task is kept until its
+ * next one is delivered or the task exits: one record a task, no more. A sample
+ * whose turn it is but whose record was not read yet stops the flush
  * (callchain_defer__must_wait()): the sample and everything behind it stay until
  * the next flush. It stops the flush no longer than it must: not when the task
  * was seen past that kernel entry (another cookie, a sample in user mode, its
@@ -71,6 +75,7 @@
 #include <linux/err.h>
 #include <linux/kernel.h>
 #include <linux/perf_event.h>
+#include <linux/string.h>
 #include <linux/time64.h>
 #include <linux/zalloc.h>
 #include <internal/lib.h>
@@ -109,9 +114,6 @@
  */
 #define MAX_SAME_KEY		4
 
-/* How far the clocks of two CPUs may disagree about what was first. */
-#define CLOCK_SKEW_NSEC		NSEC_PER_SEC
-
 /* What a pipe may hold back. */
 #define PIPE_WAIT_NSEC		(60ULL * NSEC_PER_SEC)
 #define PIPE_WAIT_BYTES		(512ULL << 20)
@@ -144,7 +146,7 @@ struct defer_rec {
 	struct ip_callchain	*callchain;
 };
 
-/* Queued record, by (tid, cookie) */
+/* Queued record, by (tid, cookie), or a task's last one */
 struct defer_node {
 	u32			 tid;
 	u64			 cookie;
@@ -152,11 +154,12 @@ struct defer_node {
 	bool			 used;
 };
 
-/* When a task was first seen in the kernel entry it is in */
+/* When a task was first seen in the kernel entry it is in, and its last record */
 struct defer_task {
-	u64	cookie;
-	u64	since;
-	u64	seen;
+	u64			cookie;
+	u64			since;
+	u64			seen;
+	struct defer_node	*last;
 };
 
 /* What the queue has to know of a sample, without parsing all of it */
@@ -300,6 +303,13 @@ static void defer_index__free(struct callchain_defer *cd)
 	cd->indexed = false;
 }
 
+static void defer_task__drop_last(struct defer_task *task)
+{
+	if (task->last)
+		free(task->last->event);
+	zfree(&task->last);
+}
+
 static void defer_queue__free(struct callchain_defer *cd)
 {
 	struct hashmap_entry *cur;
@@ -311,8 +321,10 @@ static void defer_queue__free(struct callchain_defer *cd)
 		hashmap__clear(cd->queued);
 	}
 	if (cd->tasks) {
-		hashmap__for_each_entry(cd->tasks, cur, bkt)
+		hashmap__for_each_entry(cd->tasks, cur, bkt) {
+			defer_task__drop_last(cur->pvalue);
 			free(cur->pvalue);
+		}
 		hashmap__clear(cd->tasks);
 	}
 }
@@ -869,13 +881,22 @@ void callchain_defer__set_window(struct callchain_defer *cd,
 	}
 }
 
+/* Nobody will ask for the last record of a task any more. */
+static void defer_task__forget_last(struct callchain_defer *cd, struct defer_task *task)
+{
+	if (task->last && !task->last->used)
+		cd->stats->nr_deferred_unused++;
+	defer_task__drop_last(task);
+}
+
 /**
  * callchain_defer__finish - the input was delivered
  * @cd: its stacks; forgotten, except for the statistics
  */
 void callchain_defer__finish(struct callchain_defer *cd)
 {
-	size_t i;
+	struct hashmap_entry *cur;
+	size_t i, bkt;
 
 	if (!cd)
 		return;
@@ -884,6 +905,8 @@ void callchain_defer__finish(struct callchain_defer *cd)
 		if (cd->locs[i] && !(cd->locs[i] & LOC_USED))
 			cd->stats->nr_deferred_unused++;
 	}
+	hashmap__for_each_entry(cd->tasks, cur, bkt)
+		defer_task__forget_last(cd, cur->pvalue);
 	defer_index__free(cd);
 	defer_queue__free(cd);
 }
@@ -1011,20 +1034,28 @@ static bool defer_peek(struct callchain_defer *cd, union perf_event *event,
 	return true;
 }
 
-/* The task is past every kernel entry with another cookie than this, 0 is user mode. */
-static int defer_task__seen(struct callchain_defer *cd, u32 tid, u64 cookie, u64 time)
+static struct defer_task *defer_task__findnew(struct callchain_defer *cd, u32 tid)
 {
 	struct defer_task *task = NULL;
 
-	if (!hashmap__find(cd->tasks, tid, &task)) {
-		task = zalloc(sizeof(*task));
-		if (!task || hashmap__add(cd->tasks, tid, task)) {
-			free(task);
-			return -ENOMEM;
-		}
-	} else if (time < task->seen) {
+	if (hashmap__find(cd->tasks, tid, &task))
+		return task;
+
+	task = zalloc(sizeof(*task));
+	if (task && hashmap__add(cd->tasks, tid, task))
+		zfree(&task);
+	return task;
+}
+
+/* The task is past every kernel entry with another cookie than this, 0 is user mode. */
+static int defer_task__seen(struct callchain_defer *cd, u32 tid, u64 cookie, u64 time)
+{
+	struct defer_task *task = defer_task__findnew(cd, tid);
+
+	if (!task)
+		return -ENOMEM;
+	if (time < task->seen)
 		return 0;
-	}
 
 	if (!task->seen || task->cookie != cookie) {
 		task->cookie = cookie;
@@ -1032,6 +1063,26 @@ static int defer_task__seen(struct callchain_defer *cd, u32 tid, u64 cookie, u64
 	}
 	task->seen = time;
 	return 0;
+}
+
+/* The kept record of a task, when it is of that kernel entry. */
+static struct defer_node *defer_task__last(struct callchain_defer *cd, u32 tid, u64 cookie)
+{
+	struct defer_task *task;
+
+	if (!hashmap__find(cd->tasks, tid, &task) || !task->last ||
+	    task->last->cookie != cookie)
+		return NULL;
+	return task->last;
+}
+
+static bool defer_same_stack(const union perf_event *a, const union perf_event *b)
+{
+	u64 nr = a->callchain_deferred.nr;
+
+	return b->callchain_deferred.nr == nr &&
+	       !memcmp(a->callchain_deferred.ips, b->callchain_deferred.ips,
+		       nr * sizeof(u64));
 }
 
 static int defer_queue__record(struct callchain_defer *cd, union perf_event *event)
@@ -1045,15 +1096,19 @@ static int defer_queue__record(struct callchain_defer *cd, union perf_event *eve
 
 	key.tid = cd->rec.tid;
 	key.cookie = cd->rec.cookie;
+	node = defer_task__last(cd, key.tid, key.cookie);
+	if (node) {
+		same++;
+		if (defer_same_stack(node->event, event)) {
+			cd->stats->nr_deferred_duplicate++;
+			return 0;
+		}
+	}
 	hashmap__for_each_key_entry(cd->queued, cur, (long)&key) {
 		struct defer_node *old = cur->pvalue;
-		u64 nr = event->callchain_deferred.nr;
 
 		same++;
-		if (same == MAX_SAME_KEY ||
-		    (old->event->callchain_deferred.nr == nr &&
-		     !memcmp(old->event->callchain_deferred.ips,
-			     event->callchain_deferred.ips, nr * sizeof(u64)))) {
+		if (same == MAX_SAME_KEY || defer_same_stack(old->event, event)) {
 			cd->stats->nr_deferred_duplicate++;
 			return 0;
 		}
@@ -1127,7 +1182,8 @@ bool callchain_defer__must_wait(struct callchain_defer *cd, struct ordered_event
 
 	key.tid = pk.tid;
 	key.cookie = pk.cookie;
-	if (hashmap__find(cd->queued, (long)&key, &node))
+	if (hashmap__find(cd->queued, (long)&key, &node) ||
+	    defer_task__last(cd, pk.tid, pk.cookie))
 		return false;
 
 	/* All events up to next_flush were read, the record is not among them. */
@@ -1149,8 +1205,7 @@ bool callchain_defer__must_wait(struct callchain_defer *cd, struct ordered_event
 
 /*
  * Of the records with the right key the one that was written next after the
- * sample. One that is older than the sample is another kernel entry's, except
- * for what two clocks may disagree.
+ * sample, else the last one before: the sample was taken after the walk.
  */
 static bool defer_better(struct callchain_defer *cd, const struct perf_sample *sample,
 			 u64 *best)
@@ -1164,10 +1219,8 @@ static bool defer_better(struct callchain_defer *cd, const struct perf_sample *s
 		dist = ULLONG_MAX - 1;
 	else if (cd->rec.time >= sample->time)
 		dist = cd->rec.time - sample->time;
-	else if (sample->time - cd->rec.time <= CLOCK_SKEW_NSEC)
-		dist = ULLONG_MAX / 2 + (sample->time - cd->rec.time);
 	else
-		return false;
+		dist = ULLONG_MAX / 2 + min_t(u64, sample->time - cd->rec.time, ULLONG_MAX / 4);
 
 	if (dist >= *best)
 		return false;
@@ -1218,10 +1271,16 @@ static union perf_event *defer_queue__find(struct callchain_defer *cd,
 		.tid	= sample->tid,
 		.cookie	= sample->deferred_cookie,
 	};
+	struct defer_node *last = defer_task__last(cd, key.tid, key.cookie);
 	union perf_event *found = NULL;
 	struct hashmap_entry *cur;
 	u64 best = ULLONG_MAX;
 
+	if (last && defer_rec__parse(cd, last->event)) {
+		last->used = true;
+		if (defer_better(cd, sample, &best))
+			found = last->event;
+	}
 	hashmap__for_each_key_entry(cd->queued, cur, (long)&key) {
 		struct defer_node *node = cur->pvalue;
 
@@ -1236,14 +1295,15 @@ static union perf_event *defer_queue__find(struct callchain_defer *cd,
 	return found;
 }
 
-/* A record leaves the queue, its memory may go. */
-static void defer_queue__remove(struct callchain_defer *cd, union perf_event *event)
+/* A record leaves the queue, whose memory may go: it is now its task's last one. */
+static int defer_queue__keep(struct callchain_defer *cd, union perf_event *event)
 {
 	struct defer_node key, *node, *gone = NULL;
 	struct hashmap_entry *cur;
+	struct defer_task *task;
 
 	if (!defer_rec__parse(cd, event))
-		return;
+		return 0;
 
 	key.tid = cd->rec.tid;
 	key.cookie = cd->rec.cookie;
@@ -1253,14 +1313,39 @@ static void defer_queue__remove(struct callchain_defer *cd, union perf_event *ev
 			gone = node;
 	}
 	if (!gone)
-		return;
-	if (!gone->used)
-		cd->stats->nr_deferred_unused++;
+		return 0;
+	key = *gone;
 	/* This may take out another one of the same key: then it moves */
-	if (hashmap__delete(cd->queued, (long)&key, NULL, &node)) {
-		if (node != gone)
-			*gone = *node;
+	if (!hashmap__delete(cd->queued, (long)&key, NULL, &node))
+		return 0;
+	if (node != gone)
+		*gone = *node;
+	*node = key;
+
+	task = defer_task__findnew(cd, key.tid);
+	node->event = memdup(event, event->header.size);
+	if (!task || !node->event) {
+		free(node->event);
 		free(node);
+		return -ENOMEM;
+	}
+	defer_task__forget_last(cd, task);
+	task->last = node;
+	return 0;
+}
+
+/* The task is gone at @time. One with the same number may have been seen later. */
+static void defer_task__exit(struct callchain_defer *cd, u32 tid, u64 time)
+{
+	struct defer_task *task = NULL;
+
+	if (!hashmap__find(cd->tasks, tid, &task))
+		return;
+
+	defer_task__forget_last(cd, task);
+	if (task->seen <= time) {
+		hashmap__delete(cd->tasks, tid, NULL, NULL);
+		free(task);
 	}
 }
 
@@ -1314,8 +1399,8 @@ static void defer_merge(struct callchain_defer *cd, const struct evsel *evsel,
  * @file_offset: where it was, for messages
  * @file_path: in which file
  *
- * To be called for records too, before those that see them: it is then that they
- * can be forgotten.
+ * To be called for records too, before those that see them, and for exits: it is
+ * then that records can be forgotten.
  *
  * Return: 0, or a negative error.
  */
@@ -1331,9 +1416,12 @@ int callchain_defer__deliver(struct callchain_defer *cd, union perf_event *event
 	if (!cd->merge)
 		return 0;
 
-	if (event->header.type == PERF_RECORD_CALLCHAIN_DEFERRED) {
-		if (!cd->indexed)
-			defer_queue__remove(cd, event);
+	if (event->header.type == PERF_RECORD_CALLCHAIN_DEFERRED)
+		return cd->indexed ? 0 : defer_queue__keep(cd, event);
+
+	if (event->header.type == PERF_RECORD_EXIT &&
+	    event->header.size >= sizeof(event->fork)) {
+		defer_task__exit(cd, event->fork.tid, sample->time);
 		return 0;
 	}
 
