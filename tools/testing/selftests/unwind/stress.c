@@ -717,7 +717,7 @@ static int bad(const char *what, struct ut_rec *r)
 
 	if (!add(&tot->bad, 0))
 		ut_diag("the first one");
-	ut_diag("profiler %d of %d: pid %d, per_cpu %d, inherit %d, max_stack %u, quiet %d, shares %d",
+	ut_diag("profiler %d of %d: pid %d per_cpu %d inherit %d max_stack %u quiet %d shares %d",
 		getpid(), me->whom, me->opts.pid, me->opts.per_cpu, me->opts.inherit,
 		me->opts.max_stack, me->quiet, me->shares);
 	ut_diag("%s: record type %u of tid %u, cookie %#llx, time %llu", what, r->type, r->tid,
