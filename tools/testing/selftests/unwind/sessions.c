@@ -504,7 +504,7 @@ TEST_F_TIMEOUT(teardown, task_dies, 200)
 }
 
 /* The session watches the very calls that take it down. */
-TEST_F(teardown, own_close)
+TEST_F_TIMEOUT(teardown, own_close, 120)
 {
 	static const char * const tps[] = {
 		"sys_enter_close", "sys_enter_munmap", "sys_enter_ioctl", "sys_exit_ioctl",

@@ -81,30 +81,12 @@ unsigned int ut_online_cpus(int *cpus, unsigned int max)
 	return nr;
 }
 
-/*
- * The deadline server of a CPU's fair tasks counts as a task of that CPU while it is
- * enqueued, which it is where they had to wait for a second. A scheduler that has not
- * stopped it before it counts (sched_cpu_dying()) warns of a CPU that is not vacated.
- * So it is without a runtime while the CPU goes.
- */
 int ut_set_online(int cpu, bool on)
 {
-	static long runtime[UT_MAX_CPUS];
-	char path[128], server[128];
-	int err;
+	char path[128];
 
-	if (cpu < 0 || cpu >= UT_MAX_CPUS)
-		return -1;
 	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
-	snprintf(server, sizeof(server), "/sys/kernel/debug/sched/fair_server/cpu%d/runtime", cpu);
-	if (!on && !runtime[cpu] && !ut_read_sysctl(server, &runtime[cpu]))
-		ut_write_sysctl(server, 0);
-	err = ut_write_sysctl(path, on);
-	if (on && !err && runtime[cpu]) {
-		ut_write_sysctl(server, runtime[cpu]);
-		runtime[cpu] = 0;
-	}
-	return err;
+	return ut_write_sysctl(path, on);
 }
 
 static const char *tracefs(void)
