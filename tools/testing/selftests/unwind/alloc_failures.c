@@ -235,7 +235,7 @@ TEST_F_TIMEOUT(walk, no_buffer, 120)
 	ASSERT_EQ(0, arm(variant->point, "unwind_deferred_run", 100));
 	for (i = 0; i < calls; i++)
 		ASSERT_EQ(0, ut_ladder(DEPTH, one_call, &want[1]));
-	EXPECT_LE(calls, failures(variant->point));
+	EXPECT_LT(0, failures(variant->point));
 	disarm();
 	ASSERT_EQ(0, ut_ladder(DEPTH, one_call, &want[2]));
 
@@ -247,10 +247,8 @@ TEST_F_TIMEOUT(walk, no_buffer, 120)
 		r = ut_sample(&self->s, 0, getpid(), i);
 		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
 		/* A buffer that comes through once is there for the calls after that. */
-		if (i > 1 && got.nr)
-			EXPECT_TRUE(ut_stack_is(&self->s, r, &want[1])) TH_LOG("call %u", i);
-		else
-			EXPECT_EQ(0, got.nr) TH_LOG("call %u", i);
+		EXPECT_TRUE(i > 1 && got.nr ? ut_stack_is(&self->s, r, &want[1]) : !got.nr)
+			TH_LOG("call %u: %u entries", i, (unsigned int)got.nr);
 	}
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, getpid(), calls + 1),
 				&want[2]));
