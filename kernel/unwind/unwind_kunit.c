@@ -147,12 +147,12 @@ static void put_ladder(struct kunit *test, unsigned int word, unsigned long fp,
 static void expect_ladder(struct kunit *test, struct unwind_stacktrace trace,
 			  unsigned int nr)
 {
-	unsigned long entries[MAX_ENTRIES] = { START_IP };
 	unsigned int i;
 
-	for (i = 1; i < nr; i++)
-		entries[i] = TEXT(i - 1);
-	expect_entries(test, trace, entries, nr);
+	KUNIT_EXPECT_EQ(test, nr, trace.nr);
+	for (i = 0; i < min(nr, trace.nr); i++)
+		KUNIT_EXPECT_EQ_MSG(test, i ? TEXT(i - 1) : START_IP,
+				    trace.entries[i], "entry %u", i);
 }
 
 static void test_ladder(struct kunit *test, unsigned int word, unsigned long addr)
