@@ -82,6 +82,14 @@ static u16 get16(const void *p, bool swapped)
 	return swapped ? bswap_16(val) : val;
 }
 
+static u32 get32(const void *p, bool swapped)
+{
+	u32 val;
+
+	memcpy(&val, p, sizeof(val));
+	return swapped ? bswap_32(val) : val;
+}
+
 static u64 get64(const void *p, bool swapped)
 {
 	u64 val;
@@ -164,9 +172,16 @@ bool perf_event__check(const union perf_event *event, bool swapped)
 	case PERF_RECORD_HEADER_BUILD_ID:
 		return has_string(event, UP_TO(header_build_id, filename));
 	case PERF_RECORD_AUXTRACE_ERROR:
-		/* Without a format there is no time, and the text in its place */
-		return has_string(event, event->auxtrace_error.fmt ?
-				  UP_TO(auxtrace_error, msg) : UP_TO(auxtrace_error, time));
+		/* The text comes after the time, if there is one, and before the machine */
+		switch (get32(&event->auxtrace_error.fmt, swapped)) {
+		case 0:
+			return has_string(event, UP_TO(auxtrace_error, time));
+		case 1:
+			return has_string(event, UP_TO(auxtrace_error, msg));
+		default:
+			return event->header.size >= FIXED(auxtrace_error) &&
+			       has_string(event, UP_TO(auxtrace_error, msg));
+		}
 	case PERF_RECORD_TEXT_POKE:
 		return has_entries(event, UP_TO(text_poke_event, bytes),
 				   get16(&event->text_poke.old_len, swapped) +
