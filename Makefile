@@ -29,7 +29,8 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 	--env PATH=$(build)/perf:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 	--env PERF_EXEC_PATH=$(build)/linux-6.12/tools/perf $(ARGS)
 
-.PHONY: help demo check check-configs check-steps check-kcsan tree tree-add \
+.PHONY: help demo check check-configs check-steps check-kcsan check-mutants \
+	tree tree-add \
 	kernel kernel-base kernel-debug kernel-kcsan perf vm series refresh \
 	packages bench-kernel bench-perf fuzz clean
 .NOTPARALLEL:
@@ -49,6 +50,8 @@ help:
 	@echo '  make kernel-debug      the same with KASAN, lockdep and more: build/kernel-debug/'
 	@echo '  make kernel-kcsan      the same, watching for data races: build/kernel-kcsan/'
 	@echo '  make check-kcsan       the kernel'"'"'s tests and the stress on that one'
+	@echo '  make check-mutants     takes one behaviour after the other out of the kernel: the'
+	@echo '                         kselftests must fail; scripts/mutants --list'
 	@echo '  make check-configs     W=1 and sparse in the configurations of configs.ini'
 	@echo '  make check-steps       what each commit of the series touches builds'
 	@echo '  make perf              build/perf/perf'
@@ -74,7 +77,8 @@ help:
 	@echo '  TIMEOUT=SECONDS        vm: for one command (600); 0: none'
 	@echo '  ACCEL=auto|tcg|kvm     auto: KVM if a probe boot proves it, else TCG'
 	@echo "  ARGS='...'             vm: more options for qemu/run (qemu/run --help); check:"
-	@echo '                         more for scripts/check; bench-kernel, bench-perf: for'
+	@echo '                         more for scripts/check; check-mutants: for scripts/mutants'
+	@echo '                         (the names of some); bench-kernel, bench-perf: for'
 	@echo '                         bench/kernel, bench/perf (--large 20000000: the memory'
 	@echo '                         for so many samples)'
 	@echo '  PEER_PERF=PERF         bench-perf: another perf, for a column of its own'
@@ -150,6 +154,11 @@ check-steps: tree
 
 check-kcsan: packages
 	@LAYER=kcsan scripts/check --build $(build) $(ARGS)
+
+check-mutants: tree
+	@scripts/mutants --build $(build) --edit
+	@scripts/build kernel-mutants
+	@scripts/mutants --build $(build) $(ARGS)
 
 clean:
 	@scripts/clean $(build)

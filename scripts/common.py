@@ -415,3 +415,22 @@ def tell_strays(strays, tree):
     if len(strays) > 20:
         lines.append(f"    and {len(strays) - 20} more")
     return "\n".join(lines)
+
+
+def install_kselftests(build, headers, objects, log):
+    """Builds the kselftests in @objects, with the kernel's headers, which are
+    made in @headers; returns where they are installed."""
+    tree = os.path.join(build, TREE_NAME)
+    install = os.path.join(objects, "install")
+    jobs = f"-j{os.environ.get('JOBS') or os.cpu_count()}"
+    env = {k: v for k, v in os.environ.items()
+           if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "CMD", "BASE")}
+    shutil.rmtree(install, ignore_errors=True)
+    os.makedirs(objects, exist_ok=True)
+    call(["make", "-C", tree, f"O={headers}", jobs, "headers"], log=log,
+         env=env)
+    call(["make", "-C", f"{tree}/tools/testing/selftests", f"O={objects}",
+          "TARGETS=unwind", f"INSTALL_PATH={install}", "FORCE_TARGETS=1",
+          f"KHDR_INCLUDES=-isystem {headers}/usr/include", jobs, "install"],
+         log=log, env=env)
+    return install
