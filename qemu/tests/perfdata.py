@@ -21,7 +21,9 @@ SAMPLE_ID_ALL = 18
 # sample_type: the fields before the callchain, then those of a sample_id
 IDENTIFIER, IP, TID, TIME, ADDR = 1 << 16, 1 << 0, 1 << 1, 1 << 2, 1 << 3
 ID, STREAM_ID, CPU, PERIOD, READ = 1 << 6, 1 << 9, 1 << 7, 1 << 8, 1 << 4
-CALLCHAIN = 1 << 5
+CALLCHAIN, BRANCH_STACK, DATA_SRC = 1 << 5, 1 << 11, 1 << 15
+AFTER_DATA_SRC = 0xfe0000
+AFTER_BRANCH_STACK = AFTER_DATA_SRC | 1 << 24 | DATA_SRC | 0x7000
 BEFORE = (IDENTIFIER, IP, TID, TIME, ADDR, ID, STREAM_ID, CPU, PERIOD)
 SAMPLE_IDS = (TID, TIME, ID, STREAM_ID, CPU, IDENTIFIER)
 
@@ -181,13 +183,72 @@ def put_back(raw, chains, at, max_stack):
     ips = list(struct.unpack_from(f"<{nr - 2}Q", raw, at + 8))
     frames = sum(ip < CONTEXT_MAX for ip in ips)
     ips += [CONTEXT_USER, *chains[:max_stack - frames]]
-    out = bytearray(raw[:at] + struct.pack(f"<{len(ips) + 1}Q", len(ips), *ips)
-                    + raw[at + 8 + 8 * nr:])
+    return resized(raw[:at] + struct.pack(f"<{len(ips) + 1}Q", len(ips), *ips)
+                   + raw[at + 8 + 8 * nr:])
+
+
+def resized(raw):
+    out = bytearray(raw)
     struct.pack_into("<H", out, 6, len(out))
     return out
 
 
-def twins(source, deferred, immediate, max_stack=127):
+class Hardware:
+    """What a machine with other hardware had put into the same samples."""
+
+    def __init__(self, branches=(), data_src=None, addr=None):
+        self.branches = branches
+        self.data_src = data_src
+        self.addr = addr
+
+    def attr(self, raw):
+        """Where the attribute differs: (offset, value)."""
+        sample_type, = struct.unpack_from("<Q", raw, 24)
+        if self.branches:
+            # any branch, of user space
+            return (24, sample_type | BRANCH_STACK), (72, 1 << 3 | 1)
+        return ()
+
+    def sample(self, attr, raw):
+        if self.branches:
+            if attr.sample_type & AFTER_BRANCH_STACK:
+                raise Bad("the branches are not the last field")
+            raw = resized(bytes(raw) + struct.pack("<Q", len(self.branches))
+                          + b"".join(struct.pack("<3Q", *pair, 0)
+                                     for pair in self.branches))
+        if self.data_src is not None:
+            if not attr.sample_type & DATA_SRC or \
+                    attr.sample_type & AFTER_DATA_SRC:
+                raise Bad("the data source is not the last field")
+            raw = raw[:-8] + struct.pack("<Q", self.data_src)
+        if self.addr is not None:
+            if not attr.sample_type & ADDR:
+                raise Bad("there is no address")
+            at = 8 + 8 * sum(bool(attr.sample_type & field)
+                             for field in (IDENTIFIER, IP, TID, TIME))
+            raw = raw[:at] + struct.pack("<Q", self.addr) + raw[at + 8:]
+        return raw
+
+
+def with_numa(features, number, bits, at):
+    """The sections of the features with NUMA_TOPOLOGY: one node."""
+    topology = 14
+    if bits[topology // 8] >> topology % 8 & 1:
+        return features
+    before = sum((bits[n // 8] >> n % 8) & 1 for n in range(topology))
+    table = bytearray(features[:16 * number])
+    for entry in range(0, 16 * number, 16):
+        offset, = struct.unpack_from("<Q", table, entry)
+        struct.pack_into("<Q", table, entry, offset + 16)
+    name = b"0".ljust(64, b"\0")
+    section = struct.pack("<IIQQI", 1, 0, 1 << 20, 1 << 19, len(name)) + name
+    table[16 * before:16 * before] = struct.pack(
+        "<QQ", at + len(features) + 16, len(section))
+    bits[topology // 8] |= 1 << topology % 8
+    return table + features[16 * number:] + section
+
+
+def twins(source, deferred, immediate, max_stack=127, hardware=Hardware()):
     """Writes two files of the same samples: as they were recorded, and as
     perf record had written them, had nothing been deferred.
 
@@ -207,17 +268,24 @@ def twins(source, deferred, immediate, max_stack=127):
     for at, attr in zip(data.attrs_at, data.attrs):
         flags = attr.flags & ~(1 << DEFER_CALLCHAIN | 1 << DEFER_OUTPUT)
         struct.pack_into("<Q", outs[immediate], at + 40, flags)
+        for place, value in hardware.attr(attr.raw):
+            for out in outs.values():
+                struct.pack_into("<Q", out, at + place, value)
     merged = 0
     for kind, raw in data.records():
         waits = data.waiting(raw) if kind == SAMPLE else None
         if waits and not chains.get(waits[:2]):
             continue
+        if kind == SAMPLE:
+            attr = data.attr_of(kind, raw)
+            outs[deferred] += hardware.sample(attr, raw)
+            if waits:
+                raw = put_back(raw, chains[waits[:2]], waits[2], max_stack)
+                merged += 1
+            outs[immediate] += hardware.sample(attr, raw)
+            continue
         outs[deferred] += raw
-        if waits:
-            outs[immediate] += put_back(raw, chains[waits[:2]], waits[2],
-                                        max_stack)
-            merged += 1
-        elif kind != CALLCHAIN_DEFERRED:
+        if kind != CALLCHAIN_DEFERRED:
             outs[immediate] += raw
     # the sections of the features are behind the data, their table first
     number = sum(byte.bit_count() for byte in data.raw[72:104])
@@ -232,6 +300,9 @@ def twins(source, deferred, immediate, max_stack=127):
         for at in range(0, 16 * number, 16):
             offset = struct.unpack_from("<Q", features, at)[0]
             struct.pack_into("<Q", features, at, offset + moved)
+        bits = bytearray(out[72:104])
+        features = with_numa(features, number, bits, len(out))
+        out[72:104] = bits
         with open(path, "wb") as f:
             f.write(out + features)
     return merged
