@@ -3,6 +3,7 @@
  * The interface, bit for bit: attribute, sample, record, cookie.
  */
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -330,6 +331,10 @@ TEST_F_TIMEOUT(abi, marker_with_cookie, 120)
 			for (k = 0; k < 2; k++) {
 				r = ut_sample(&self->s, tp[k], 0, 0);
 				ASSERT_NE(NULL, r);
+				/* Room for both, and for the kernel's context. */
+				EXPECT_EQ(contexts >= 3 - k, !!r->cookie)
+					TH_LOG("contexts %d depth %d event %d", contexts,
+					       depth, k);
 				for (i = 0; i < r->nr; i++) {
 					if (r->ips[i] != UT_CONTEXT_USER_DEFERRED)
 						continue;
@@ -387,8 +392,15 @@ TEST_F(abi, output_only_per_task_and_cpu)
 TEST_F(abi, output_only_per_cpu)
 {
 	static const struct ut_opts all = { .pid = -1, .per_cpu = true };
+	int cpus[UT_MAX_CPUS], tp;
+	struct ut_rec *sample, *rec;
 	struct ut_stack st;
-	int tp;
+	cpu_set_t set;
+
+	/* Not the first one, which would get what is not wanted elsewhere. */
+	CPU_ZERO(&set);
+	CPU_SET(cpus[ut_online_cpus(cpus, UT_MAX_CPUS) - 1], &set);
+	ASSERT_EQ(0, sched_setaffinity(0, sizeof(set), &set));
 
 	ASSERT_EQ(0, ut_open(&self->s, &all));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
@@ -397,7 +409,11 @@ TEST_F(abi, output_only_per_cpu)
 	ASSERT_EQ(0, ut_ladder(5, one_getppid, &st));
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
-	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, gettid(), 0), &st));
+	sample = ut_sample(&self->s, tp, gettid(), 0);
+	ASSERT_TRUE(ut_stack_is(&self->s, sample, &st));
+	rec = ut_record_of(&self->s, gettid(), sample->cookie);
+	ASSERT_NE(NULL, rec);
+	EXPECT_EQ(sample->ring, rec->ring);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -320,6 +321,40 @@ TEST_F(bad_stacks, pages)
 	EXPECT_TRUE(one(&self->s, self->tp, &want, self->start, self->start));
 }
 
+/* Where a variable of the kernel's is. */
+static unsigned long kernel_variable(const char *name)
+{
+	unsigned long addr, found = 0;
+	char type, sym[512], line[1024];
+	FILE *f = fopen("/proc/kallsyms", "r");
+
+	while (f && !found && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx %c %511s", &addr, &type, sym) == 3 &&
+		    strchr("dDbB", type) && !strcmp(sym, name))
+			found = addr;
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* A frame record in the kernel's memory, which this makes there, is none. */
+TEST_F(bad_stacks, kernel_memory)
+{
+	/* struct files_stat_struct: two numbers, then the one that can be set */
+	unsigned long record = kernel_variable("files_stat") + 8;
+	long before;
+
+	ASSERT_NE(8, record) TH_LOG("CONFIG_KALLSYMS_ALL?");
+	ASSERT_EQ(0, ut_read_sysctl("/proc/sys/fs/file-max", &before));
+	ASSERT_EQ(0, ut_write_sysctl("/proc/sys/fs/file-max", 0x400000));
+	CHECK(0, record);
+	self->mem[0] = record;
+	self->mem[1] = 0x400100;
+	CHECK(self->mem, self->mem);
+	ut_write_sysctl("/proc/sys/fs/file-max", before);
+}
+
 static __u64 seed;
 
 static __u64 rnd(void)
@@ -616,23 +651,64 @@ TEST_F_TIMEOUT(bad_stacks_32, generated, 280)
 	EXPECT_LT(100, deep);
 }
 
+/* Code of 16 bits: the size of its stack words is not known, so there is no stack. */
+TEST_F(bad_stacks_32, code_of_16_bits)
+{
+	static const unsigned char code16[] = {
+		0x8e, 0xd1,				/*  0: mov %cx, %ss */
+		0x66, 0x89, 0xd4,			/*  2: mov %edx, %esp */
+		0x66, 0xb8, 64, 0, 0, 0,		/*  5: mov $64, %eax	getppid() */
+		0xcd, 0x80,				/* 11: int $0x80 */
+		0x66, 0xb9, SS32, 0, 0, 0,		/* 13: mov $SS32, %ecx */
+		0x8e, 0xd1,				/* 19: mov %cx, %ss */
+		0x66, 0xea, 0, 0, 0, 0, CS64, 0,	/* 21: ljmpl $CS64, $29 */
+		0x41, 0xff, 0xe4,			/* 29: jmp *%r12 */
+	};
+	unsigned char *code = low_code + 128;
+	__u32 back = (unsigned long)code + 29, fp = (unsigned long)self->mem;
+	struct user_desc desc = {
+		.entry_number = 2, .base_addr = (unsigned long)code, .limit = 0xffff,
+		.contents = MODIFY_LDT_CONTENTS_CODE,
+	};
+	struct stack32 seg = { .cs = 2 << 3 | 7, .ss = SS32, .cs_base = desc.base_addr };
+	struct ut_stack got;
+
+	ASSERT_EQ(0, syscall(SYS_modify_ldt, 1, &desc, sizeof(desc)))
+		TH_LOG("CONFIG_MODIFY_LDT_SYSCALL, CONFIG_X86_16BIT?");
+	memcpy(code, code16, sizeof(code16));
+	memcpy(code + 23, &back, sizeof(back));
+	/* A frame, if it were code of 32 bits. */
+	self->mem[0] = 0;
+	self->mem[1] = 0x400000;
+	low_code = code;
+	bad_syscall_32(&seg, fp, fp);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, self->tp, 0, 0), &got));
+	EXPECT_EQ(0, got.nr);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 /*
  * A page under userfaultfd that is never served: the walk may wait for it, or not,
  * but the task can be killed, and the sample gets its record.
  */
 struct victim {
 	unsigned long	fp;
+	bool		fuse;		/* it is never served anyway */
 	long		exit;		/* by this system call, or not at all */
 	int		uffd;
 	int	ready, done;
 };
 
-static void unserved(void *arg)
+static void never_serve(struct victim *v)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	struct victim *v = arg;
 
+	if (v->fuse) {
+		v->ready = 1;
+		return;
+	}
 	v->uffd = syscall(__NR_userfaultfd, O_CLOEXEC);
 	reg.range.start = v->fp;
 	reg.range.len = PAGE;
@@ -642,12 +718,31 @@ static void unserved(void *arg)
 		_exit(1);
 	}
 	v->ready = 1;
+}
+
+/* A system call with the stack pointer and the frame pointer at @fp. */
+static ut_noinline long call_on(unsigned long fp, long nr, long a1, long a2, long a3)
+{
+	asm volatile("mov %%rsp, %%r12\n\t"
+		     "mov %%rbp, %%r13\n\t"
+		     "mov %[fp], %%rsp\n\t"
+		     "mov %[fp], %%rbp\n\t"
+		     "syscall\n\t"
+		     "mov %%r12, %%rsp\n\t"
+		     "mov %%r13, %%rbp"
+		     : "+a" (nr)
+		     : [fp] "r" (fp), "D" (a1), "S" (a2), "d" (a3)
+		     : "rcx", "r11", "r12", "r13", "memory");
+	return nr;
+}
+
+static void unserved(void *arg)
+{
+	struct victim *v = arg;
+
+	never_serve(v);
 	if (v->exit)
-		asm volatile("mov %[fp], %%rsp\n\t"
-			     "mov %[fp], %%rbp\n\t"
-			     "syscall"
-			     :: [fp] "r" (v->fp), "a" (v->exit), "D" (0)
-			     : "rcx", "r11", "memory");
+		call_on(v->fp, v->exit, 0, 0, 0);
 	bad_syscall(v->fp, v->fp);
 	v->done = 1;
 	for (;;)
@@ -784,8 +879,212 @@ TEST_F_TIMEOUT(bad_stacks, killed_in_the_exit, 60)
 	}
 }
 
+/* What has to be paged in is: a task that exits has all of its stack, too. */
+static void exit_on(void *arg)
+{
+	struct victim *v = arg;
+
+	call_on(v->fp, v->exit, 0, 0, 0);
+}
+
+TEST_F(bad_stacks, exit_pages_in)
+{
+	static const struct {
+		long		nr;
+		const char	*tp;
+	} exits[] = {
+		{ __NR_exit, "sys_enter_exit" },
+		{ __NR_exit_group, "sys_enter_exit_group" },
+	};
+	unsigned long frame[2] = { 0, 0x400100 };
+	struct victim v = {};
+	unsigned int n;
+	int fd;
+
+	ut_close(&self->s);
+	fd = memfd_create("stack", 0);
+	ASSERT_EQ(0, ftruncate(fd, PAGE));
+	ASSERT_EQ(sizeof(frame), pwrite(fd, frame, sizeof(frame), 0));
+	for (n = 0; n < ARRAY_SIZE(exits); n++) {
+		struct ut_opts opts = {};
+		struct ut_stack got;
+		struct ut_child c;
+
+		/* In the file, and in no page table. */
+		v.fp = (unsigned long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		v.exit = exits[n].nr;
+		ASSERT_EQ(0, ut_fork(&c, exit_on, &v));
+		opts.pid = c.pid;
+		ASSERT_EQ(0, ut_open(&self->s, &opts));
+		ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", exits[n].tp));
+		ASSERT_EQ(0, ut_enable(&self->s));
+		ASSERT_EQ(0, ut_go(&c));
+		ASSERT_EQ(0, ut_wait(&c));
+		ut_disable(&self->s);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(UT_DEFERRED,
+			  ut_user_stack(&self->s, ut_sample(&self->s, 0, c.pid, 0), &got));
+		ASSERT_EQ(2, got.nr) TH_LOG("%s", exits[n].tp);
+		EXPECT_EQ(frame[1], got.ip[1]);
+		EXPECT_EQ(0, ut_check(&self->s, 0));
+		ut_close(&self->s);
+	}
+}
+
+/*
+ * Where nothing can end the wait for a page that is never served, the walk does not
+ * wait: the signal that kills the task has been taken, or others wait for the task
+ * with locks that only an execve() gives back.
+ */
+#define NEW_IMAGE	"--new-image"
+
+static char *new_argv[] = { "new", NEW_IMAGE, NULL };
+
+static void *pause_in_thread(void *arg)
+{
+	struct victim *v = arg;
+
+	v->done = gettid();
+	never_serve(v);
+	call_on(v->fp, __NR_pause, 0, 0, 0);
+	return NULL;
+}
+
+static void *exit_in_thread(void *arg)
+{
+	struct victim *v = arg;
+
+	v->done = gettid();
+	never_serve(v);
+	call_on(v->fp, __NR_exit, 0, 0, 0);
+	return NULL;
+}
+
+static void killed_asleep(void *arg)
+{
+	pause_in_thread(arg);
+}
+
+static void killed_by_exec(void *arg)
+{
+	struct victim *v = arg;
+	pthread_t id;
+
+	if (pthread_create(&id, NULL, pause_in_thread, v))
+		_exit(99);
+	while (!UT_READ(v->ready))
+		usleep(1000);
+	if (!ut_wait_state(v->done, "S"))
+		_exit(98);
+	execve("/proc/self/exe", new_argv, NULL);
+}
+
+static void thread_exits(void *arg)
+{
+	struct victim *v = arg;
+	pthread_t id;
+
+	if (pthread_create(&id, NULL, exit_in_thread, v) || pthread_join(id, NULL))
+		_exit(99);
+}
+
+static void in_the_exec(void *arg)
+{
+	struct victim *v = arg;
+
+	never_serve(v);
+	call_on(v->fp, __NR_execve, (long)"/proc/self/exe", (long)new_argv, 0);
+}
+
+FIXTURE(no_wait) {
+	struct ut_session s;
+	struct ut_fuse fuse;
+	struct victim *v;
+	struct ut_child c;
+};
+
+FIXTURE_VARIANT(no_wait) {
+	ut_fn fn;
+	const char *func;		/* what is sampled, or the signal is */
+	bool fuse;
+	int kill, status;
+};
+
+FIXTURE_VARIANT_ADD(no_wait, killed_asleep) {
+	.fn = killed_asleep, .kill = SIGKILL, .status = SIGKILL,
+};
+
+FIXTURE_VARIANT_ADD(no_wait, killed_by_exec) {
+	.fn = killed_by_exec, .status = 7 << 8,
+};
+
+/* Behind what ends the wait of one that has not come so far. */
+FIXTURE_VARIANT_ADD(no_wait, thread_exits) {
+	.fn = thread_exits, .func = "exit_signals", .fuse = true,
+};
+
+FIXTURE_VARIANT_ADD(no_wait, in_the_exec) {
+	.fn = in_the_exec, .func = "begin_new_exec", .status = 7 << 8,
+};
+
+FIXTURE_SETUP(no_wait)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	memset(&self->fuse, 0, sizeof(self->fuse));
+	self->v = ut_shared(sizeof(*self->v));
+	ASSERT_NE(NULL, self->v);
+	if (variant->fuse) {
+		ASSERT_EQ(0, ut_fuse_page(&self->fuse));
+		self->v->fuse = true;
+		self->v->fp = (unsigned long)self->fuse.page;
+	} else {
+		self->v->fp = (unsigned long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+						  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	}
+	ASSERT_EQ(0, ut_fork(&self->c, variant->fn, self->v));
+}
+
+FIXTURE_TEARDOWN(no_wait)
+{
+	kill(self->c.pid, SIGKILL);
+	ut_close(&self->s);
+	if (variant->fuse)
+		ut_fuse_end(&self->fuse);
+}
+
+TEST_F(no_wait, page_never_served)
+{
+	struct ut_opts opts = { .pid = self->c.pid, .per_cpu = true, .inherit = true };
+	struct ut_stack got;
+	struct ut_rec *r;
+
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, variant->func ? ut_add_function(&self->s, variant->func) :
+		     ut_add_tracepoint(&self->s, "signal", "signal_deliver"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	if (variant->kill) {
+		while (!UT_READ(self->v->ready))
+			usleep(1000);
+		ASSERT_EQ(1, self->v->ready)
+			TH_LOG("userfaultfd: %s", strerror(-self->v->ready));
+		ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+		ASSERT_EQ(0, kill(self->c.pid, variant->kill));
+	}
+	ASSERT_EQ(variant->status, ut_wait_gone(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, 0, self->v->done ?: self->c.pid, 0);
+	ASSERT_NE(NULL, r);
+	EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
+	EXPECT_EQ(1, got.nr);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 int main(int argc, char **argv)
 {
+	if (argc == 2 && !strcmp(argv[1], NEW_IMAGE))
+		return 7;
 	ut_need_root();
 	return test_harness_run(argc, argv);
 }

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <linux/hw_breakpoint.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -211,6 +212,35 @@ TEST_F(entry, page_fault_of_the_program)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/* Two events count the fault, one with deferral and one without: each has its own. */
+TEST_F(entry, page_fault_counted_twice)
+{
+	struct ut_rec *r, *hit[2] = {};
+	struct ut_stack st, got;
+	int faults[2], i, k;
+
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	for (i = 0; i < 2; i++) {
+		self->s.opts.immediate = i;
+		faults[i] = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
+		ASSERT_LE(0, faults[i]);
+	}
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(7, touch, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (k = 0; k < 2; k++) {
+		for (i = 0; (r = ut_sample(&self->s, faults[k], 0, i)); i++) {
+			if (r->ip == (unsigned long)touch_here)
+				hit[k] = r;
+		}
+		ASSERT_NE(NULL, hit[k]);
+		EXPECT_EQ(k ? UT_IMMEDIATE : UT_DEFERRED, ut_user_stack(&self->s, hit[k], &got));
+		EXPECT_TRUE(ut_same_stack(&got, &st));
+	}
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 static int add_breakpoint(struct ut_session *s, __u64 addr, int type, int len, bool user)
 {
 	struct perf_event_attr attr = {
@@ -323,6 +353,88 @@ TEST_F_TIMEOUT(entry, nmi_in_every_instruction_of_a_request, 300)
 	}
 	TH_LOG("%u of %llu bytes hit, %u samples", hits, (end - start) / step, samples);
 	EXPECT_LT(10, hits);
+}
+
+/* Sleep, so that the FPU's registers are another task's on the way out. */
+static void sleep_a_little(void *arg)
+{
+	struct timespec ts = { .tv_nsec = 1000000 };
+	struct call *c = arg;
+
+	ut_syscall2(&c->st, __NR_nanosleep, &ts, NULL);
+}
+
+/*
+ * The last that the kernel does on the way to user space, where nothing looks any more
+ * for what is left to do. An NMI there has the stack of this entry all the same.
+ */
+TEST_F(entry, nmi_behind_the_exit_work)
+{
+	struct call c = {};
+	struct ut_rec *r;
+	unsigned int i, hits = 0;
+	int func;
+
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	func = ut_add_function(&self->s, "switch_fpu_return");
+	ASSERT_LE(0, func);
+	for (i = 0; i < 20 && hits < 3; i++) {
+		ut_forget(&self->s);
+		ASSERT_EQ(0, ut_enable(&self->s));
+		ASSERT_EQ(0, ut_ladder(7, sleep_a_little, &c));
+		ut_disable(&self->s);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		r = ut_sample(&self->s, func, 0, 0);
+		if (!r)
+			continue;
+		hits++;
+		EXPECT_TRUE(ut_stack_is(&self->s, r, &c.st));
+		EXPECT_EQ(0, ut_check(&self->s, 0));
+	}
+	EXPECT_LE(3, hits);
+}
+
+static void move_to(void *arg)
+{
+	struct call *c = arg;
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(c->nr, &set);
+	c->ret = ut_syscall3(&c->st, __NR_sched_setaffinity, 0, sizeof(set), &set);
+}
+
+/*
+ * A tracepoint there comes too late, user space runs before the stack is walked. On
+ * another CPU the registers have to be loaded.
+ */
+TEST_F(entry, behind_the_exit_work)
+{
+	int cpus[UT_MAX_CPUS], tp;
+	struct call c = {};
+	struct ut_stack got;
+	struct ut_rec *r;
+	unsigned int i;
+
+	if (ut_online_cpus(cpus, UT_MAX_CPUS) < 2)
+		SKIP(return, "needs two CPUs");
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	tp = ut_add_tracepoint(&self->s, "x86_fpu", "x86_fpu_regs_activated");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	for (i = 0; i < 20; i++) {
+		c.nr = cpus[i % 2];
+		ASSERT_EQ(0, ut_ladder(7, move_to, &c));
+		ASSERT_EQ(0, c.ret);
+	}
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; (r = ut_sample(&self->s, tp, 0, i)); i++) {
+		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
+		EXPECT_EQ(0, got.nr) TH_LOG("sample %u: %llx", i, got.ip[0]);
+	}
+	EXPECT_LE(3, i);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
 /* The timer interrupts a long system call again and again: still one entry. */

@@ -238,6 +238,32 @@ TEST_F(exec, remove_on_exec)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/*
+ * Too late for a stack of the old image to be handed out, and that one is still there:
+ * it is walked at once.
+ */
+TEST_F(exec, old_image_goes)
+{
+	struct ut_stack got;
+	struct ut_rec *r;
+	int func;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
+	func = ut_add_function(&self->s, "unshare_files");
+	ASSERT_LE(0, func);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(7 << 8, ut_wait(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, func, self->c.pid, 0);
+	ASSERT_NE(NULL, r);
+	EXPECT_EQ(UT_IMMEDIATE, ut_user_stack(&self->s, r, &got));
+	EXPECT_TRUE(ut_same_stack(&got, &self->sh->st[0]));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 static void failing(void *arg)
 {
 	struct shared *sh = arg;

@@ -117,6 +117,36 @@ TEST_F(exit, exit_of_the_only_thread)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/*
+ * What is asked for when the task has begun to go is handed out as well, and what is
+ * asked for behind that is walked at once, or else the memory would be gone.
+ */
+TEST_F(exit, on_the_way_out)
+{
+	static const char * const funcs[] = { "exit_signals", "seccomp_filter_release" };
+	struct ut_stack got;
+	struct ut_rec *r;
+	unsigned int i;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_exit_group, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit));
+	for (i = 0; i < ARRAY_SIZE(funcs); i++)
+		ASSERT_LE(0, ut_add_function(&self->s, funcs[i])) TH_LOG("%s", funcs[i]);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(3 << 8, ut_wait(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; i < ARRAY_SIZE(funcs); i++) {
+		r = ut_sample(&self->s, i, self->c.pid, 0);
+		ASSERT_NE(NULL, r) TH_LOG("%s", funcs[i]);
+		EXPECT_EQ(i ? UT_IMMEDIATE : UT_DEFERRED, ut_user_stack(&self->s, r, &got))
+			TH_LOG("%s", funcs[i]);
+		EXPECT_TRUE(ut_same_stack(&got, &self->sh->st[0])) TH_LOG("%s", funcs[i]);
+	}
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 static void do_pause(void *arg)
 {
 	ut_syscall0(&((struct shared *)arg)->st[0], __NR_pause);

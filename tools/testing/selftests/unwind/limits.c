@@ -94,6 +94,81 @@ TEST_F(limits, two_events)
 	}
 }
 
+/* Each event that gets the record has as much of it as it says. */
+TEST_F(limits, two_outputs)
+{
+	struct ut_opts opts = { .pages = 4, .no_output = true, .flags = UT_DEFER_OUTPUT };
+	static const unsigned int max[] = { 3, 8 };
+	struct ut_rec *r;
+	struct ut_stack st;
+	unsigned int i, k;
+	int seen[2] = {};
+
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	for (i = 0; i < 2; i++) {
+		self->s.opts.max_stack = max[i];
+		ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
+	}
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(10, one_call, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_EQ(2, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	for (i = 0; i < self->s.nr_recs; i++) {
+		r = &self->s.rec[i];
+		for (k = 0; k < 2; k++)
+			seen[k] += r->type == UT_RECORD_CALLCHAIN_DEFERRED && r->nr == max[k];
+	}
+	EXPECT_EQ(1, seen[0]);
+	EXPECT_EQ(1, seen[1]);
+}
+
+/* Twice as many frames as a record has room for, whose size is a number of 16 bits. */
+static unsigned long deep[16384 * 2];
+
+static void deep_call(void *arg)
+{
+	long ret = __NR_getppid;
+
+	asm volatile("mov %%rsp, %%r12\n\t"
+		     "mov %%rbp, %%r13\n\t"
+		     "mov %[fp], %%rsp\n\t"
+		     "mov %[fp], %%rbp\n\t"
+		     "syscall\n\t"
+		     "mov %%r12, %%rsp\n\t"
+		     "mov %%r13, %%rbp"
+		     : "+a" (ret) : [fp] "r" (deep)
+		     : "rcx", "r11", "r12", "r13", "memory");
+}
+
+TEST_F(limits, longest_record)
+{
+	struct ut_opts opts = { .pages = 64, .max_stack = 8192 };
+	unsigned int i, room = (65535 - 24 - 32) / 8;
+	struct ut_rec *r;
+
+	for (i = 0; i < ARRAY_SIZE(deep) - 2; i += 2) {
+		deep[i] = (unsigned long)&deep[i + 2];
+		deep[i + 1] = 0x400000 + i;
+	}
+	ASSERT_EQ(0, ut_write_sysctl(MAX_STACK, 16384));
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	deep_call(NULL);
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, 0, 0, 0);
+	ASSERT_NE(NULL, r);
+	r = ut_record_of(&self->s, gettid(), r->cookie);
+	ASSERT_NE(NULL, r);
+	/* header, cookie, nr; tid, time, id, cpu */
+	EXPECT_EQ(room, r->nr);
+	EXPECT_EQ(8 * (3 + room + 4), r->size);
+	for (i = 1; i < r->nr; i++)
+		ASSERT_EQ(0x400000 + 2 * (i - 1), r->ips[i]);
+}
+
 /* An execve() of what is no program walks the stack, and then fails. */
 static void failing_exec(void *arg)
 {

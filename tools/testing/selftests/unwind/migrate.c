@@ -348,6 +348,41 @@ TEST_F_TIMEOUT(hotplug, cpu_goes_in_the_entry, 60)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/* An event of a CPU that is gone gets the stacks of those who sleep, too. */
+TEST_F_TIMEOUT(hotplug, cpu_is_gone_at_the_end, 60)
+{
+	struct ut_opts opts = { .pid = -1, .per_cpu = true };
+	struct ut_rec *r, *rec;
+	struct hot *h;
+	int tp;
+
+	h = ut_shared(sizeof(*h));
+	ASSERT_NE(NULL, h);
+	h->cpu = self->cpu;
+	ASSERT_EQ(0, pipe(h->pipe));
+	ASSERT_EQ(0, ut_fork(&self->c, hot_child, h));
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	while (!UT_READ(h->st.nr))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ut_set_online(self->cpu, false)) TH_LOG("CONFIG_HOTPLUG_CPU?");
+	ASSERT_EQ(self->cpu, self->s.ring[self->nr_cpus - 1].cpu);
+	ASSERT_EQ(0, ioctl(self->s.ring[self->nr_cpus - 1].fd, PERF_EVENT_IOC_DISABLE, 0));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, tp, self->c.pid, 0);
+	ASSERT_TRUE(ut_stack_is(&self->s, r, &h->st));
+	rec = ut_record_of(&self->s, self->c.pid, r->cookie);
+	ASSERT_NE(NULL, rec);
+	EXPECT_EQ(self->cpu, self->s.ring[rec->ring].cpu);
+	ASSERT_EQ(1, write(h->pipe[1], "x", 1));
+	ASSERT_EQ(0, ut_wait(&self->c));
+}
+
 static void hot_caller(void *arg)
 {
 	struct hot *h = arg;

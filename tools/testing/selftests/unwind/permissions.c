@@ -294,6 +294,67 @@ TEST_F(permissions, set_uid_exec)
 	EXPECT_EQ(0, x->after);
 }
 
+/*
+ * The events of a task of root's, disabled by who might not have opened them: the stack
+ * that the task is asleep with is not for him.
+ */
+static void sleep_in_pause(void *arg)
+{
+	ut_syscall0(arg, __NR_pause);
+}
+
+static void ladder_pause(void *arg)
+{
+	ut_ladder(6, sleep_in_pause, arg);
+}
+
+struct ends {
+	struct ut_session	*s;
+	bool			perfmon;
+};
+
+static void end_as_nobody(void *arg)
+{
+	struct ends *e = arg;
+
+	_exit(become_nobody(e->perfmon) || ut_disable(e->s));
+}
+
+TEST_F(permissions, end_of_a_profile)
+{
+	struct ut_stack *st = ut_shared(sizeof(*st)), got;
+	int perfmon;
+
+	ASSERT_NE(NULL, st);
+	for (perfmon = 0; perfmon < 2; perfmon++) {
+		struct ut_child sleeper, c;
+		struct ut_opts opts = {};
+		struct ut_session s;
+		struct ends e = { .s = &s, .perfmon = perfmon };
+
+		st->nr = 0;
+		ASSERT_EQ(0, ut_fork(&sleeper, ladder_pause, st));
+		opts.pid = sleeper.pid;
+		ASSERT_EQ(0, ut_open(&s, &opts));
+		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_pause"));
+		ASSERT_EQ(0, ut_enable(&s));
+		ASSERT_EQ(0, ut_go(&sleeper));
+		while (!UT_READ(st->nr))
+			usleep(1000);
+		ASSERT_TRUE(ut_wait_state(sleeper.pid, "S"));
+		ASSERT_EQ(0, ut_fork(&c, end_as_nobody, &e));
+		ASSERT_EQ(0, ut_go(&c));
+		ASSERT_EQ(0, ut_wait(&c));
+		ASSERT_EQ(0, ut_drain(&s));
+		EXPECT_EQ(perfmon ? UT_DEFERRED : UT_UNRESOLVED,
+			  ut_user_stack(&s, ut_sample(&s, 0, sleeper.pid, 0), &got));
+		EXPECT_EQ(perfmon, ut_count(&s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+		ut_close(&s);
+		ASSERT_EQ(0, kill(sleeper.pid, SIGKILL));
+		ASSERT_EQ(SIGKILL, ut_wait(&sleeper));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static struct own o;

@@ -237,6 +237,87 @@ TEST_F(sessions, one_ends)
 	EXPECT_EQ(1, self->p[2].samples);
 }
 
+static void nothing(int sig)
+{
+}
+
+static void sleep_once(void *arg)
+{
+	ut_syscall0(arg, __NR_pause);
+}
+
+static void sleeps(void *arg)
+{
+	struct sigaction sa = { .sa_handler = nothing };
+
+	sigaction(SIGUSR1, &sa, NULL);
+	ut_ladder(5, sleep_once, arg);
+}
+
+struct watch_once {
+	pid_t	pid;
+	int	ready, go[2];
+};
+
+static void watch_pause(void *arg)
+{
+	struct watch_once *w = arg;
+	struct ut_opts opts = { .pid = w->pid };
+	struct ut_session s;
+	char byte;
+
+	if (ut_open(&s, &opts) || ut_add_tracepoint(&s, "syscalls", "sys_enter_pause") < 0 ||
+	    ut_enable(&s)) {
+		w->ready = -1;
+		return;
+	}
+	w->ready = 1;
+	if (ut_read_all(w->go[0], &byte, 1))
+		return;
+	w->ready = ut_drain(&s) ? -1 : 2 + ut_count_samples(&s, 0, w->pid);
+}
+
+/* K5: a task that sleeps still waits for a session that is gone, not for its slot. */
+TEST_F(sessions, slot_of_another)
+{
+	struct watch_once *w = ut_shared(sizeof(*w));
+	struct ut_stack *st = ut_shared(sizeof(*st));
+	struct ut_opts opts = {};
+	struct ut_child sleeper, c;
+	struct ut_session s;
+
+	ASSERT_NE(NULL, w);
+	ASSERT_NE(NULL, st);
+	ASSERT_EQ(0, pipe(w->go));
+	ASSERT_EQ(0, ut_fork(&sleeper, sleeps, st));
+	w->pid = sleeper.pid;
+	ASSERT_EQ(0, ut_fork(&c, watch_pause, w));
+	ASSERT_EQ(0, ut_go(&c));
+	while (!UT_READ(w->ready))
+		usleep(1000);
+	ASSERT_EQ(1, w->ready);
+	ASSERT_EQ(0, ut_go(&sleeper));
+	while (!UT_READ(st->nr))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(sleeper.pid, "S"));
+	ASSERT_EQ(0, ut_write_all(w->go[1], "g", 1));
+	ASSERT_EQ(0, ut_wait(&c));
+	/* It had the sample, and has not waited for the stack. */
+	ASSERT_EQ(3, w->ready);
+	usleep(500000);
+	opts.pid = sleeper.pid;
+	ASSERT_EQ(0, ut_open(&s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid"));
+	ASSERT_EQ(0, ut_enable(&s));
+	ASSERT_EQ(0, kill(sleeper.pid, SIGUSR1));
+	ASSERT_EQ(0, ut_wait(&sleeper));
+	ut_disable(&s);
+	ASSERT_EQ(0, ut_drain(&s));
+	EXPECT_EQ(0, ut_count(&s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	EXPECT_EQ(0, ut_check(&s, 0));
+	ut_close(&s);
+}
+
 /* K6: more profilers than slots. Nobody's sample is without its stack. */
 TEST_F_TIMEOUT(sessions, more_than_slots, 200)
 {

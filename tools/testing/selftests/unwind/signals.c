@@ -369,6 +369,172 @@ TEST_F(signals, interrupted_sleep)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/* One step back from the instruction behind the system call, to do it again. */
+static bool again(struct ut_session *s, struct ut_rec *r, const struct ut_stack *st)
+{
+	struct ut_stack want = *st;
+
+	want.ip[0] -= 2;
+	return ut_stack_is(s, r, &want);
+}
+
+static int refill[2];
+
+static void give(int sig)
+{
+	handlers += write(refill[1], "x", 1);
+}
+
+static void read_refilled(void *arg)
+{
+	char byte;
+
+	ut_syscall3(arg, __NR_read, refill[0], &byte, 1);
+}
+
+/* Of none of its pages has any been touched. */
+static int fresh_altstack(void)
+{
+	stack_t ss = { .ss_size = 256 << 10 };
+
+	ss.ss_sp = mmap(NULL, ss.ss_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			-1, 0);
+	return ss.ss_sp == MAP_FAILED ? -1 : sigaltstack(&ss, NULL);
+}
+
+/*
+ * A system call that a handler interrupts and that is restarted behind it: the
+ * registers change before the handler's frame is made, in memory that is not there.
+ */
+TEST_F(signals, restarted_behind_the_handler)
+{
+	struct sigaction sa = { .sa_handler = give, .sa_flags = SA_RESTART | SA_ONSTACK };
+	struct itimerval it = { .it_value = { .tv_usec = 100000 } };
+	struct ut_rec *r, *deliver, *fault = NULL;
+	struct ut_stack st;
+	int tp, faults;
+	unsigned int i;
+
+	ASSERT_EQ(0, pipe(refill));
+	ASSERT_EQ(0, fresh_altstack());
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	tp = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
+	faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
+	ASSERT_LE(0, tp);
+	ASSERT_LE(0, faults);
+	sigaction(SIGALRM, &sa, NULL);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &it, NULL));
+	ASSERT_EQ(0, ut_ladder(6, read_refilled, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(1, handlers);
+	deliver = ut_sample(&self->s, tp, 0, 0);
+	ASSERT_TRUE(ut_stack_is(&self->s, deliver, &st));
+	/* The first one behind the delivery is that of the frame. */
+	for (i = 0; !fault && (r = ut_sample(&self->s, faults, 0, i)); i++) {
+		if (r->time > deliver->time)
+			fault = r;
+	}
+	ASSERT_NE(NULL, fault);
+	EXPECT_TRUE(again(&self->s, fault, &st));
+	EXPECT_NE(deliver->cookie, fault->cookie);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static void wait_for_nothing(void *arg)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	ut_syscall(arg, __NR_ppoll, 0, 0, 0, (long)&none, 8, 0);
+}
+
+static void ladder_wait(void *arg)
+{
+	ut_ladder(6, wait_for_nothing, arg);
+}
+
+/*
+ * One that is stopped, and restarted with no handler in between. Its mask of signals
+ * is given back after the registers have changed, and before the task's work is done.
+ */
+TEST_F(signals, restarted_after_a_stop)
+{
+	struct ut_stack *st = ut_shared(sizeof(*st)), got;
+	struct ut_opts opts = {};
+	struct ut_child c;
+	struct ut_rec *r;
+	unsigned int i, restarts = 0;
+	int mask;
+
+	ASSERT_NE(NULL, st);
+	ASSERT_EQ(0, ut_fork(&c, ladder_wait, st));
+	opts.pid = c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	mask = ut_add_function(&self->s, "__set_current_blocked");
+	ASSERT_LE(0, mask);
+	/* What is asked for at the stop waits by then. */
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "signal", "signal_deliver"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&c));
+	while (!UT_READ(st->nr))
+		usleep(1000);
+	for (i = 0; i < 3; i++) {
+		ASSERT_TRUE(ut_wait_state(c.pid, "S"));
+		ASSERT_EQ(0, kill(c.pid, SIGSTOP));
+		ASSERT_TRUE(ut_wait_state(c.pid, "T"));
+		ASSERT_EQ(0, kill(c.pid, SIGCONT));
+	}
+	ASSERT_TRUE(ut_wait_state(c.pid, "S"));
+	ASSERT_EQ(0, kill(c.pid, SIGKILL));
+	ASSERT_EQ(SIGKILL, ut_wait(&c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; (r = ut_sample(&self->s, mask, c.pid, i)); i++) {
+		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got)) TH_LOG("sample %u", i);
+		if (got.nr && got.ip[0] == st->ip[0] - 2)
+			restarts += again(&self->s, r, st);
+	}
+	EXPECT_LE(3, restarts);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * A fault while the frame of the first of two signals is made: what it asks for is not
+ * in the way of what comes next, with the registers of the first one's handler.
+ */
+TEST_F(signals, fault_between_two)
+{
+	struct ut_stack st, got;
+	int faults, work;
+	struct ut_rec *r;
+	unsigned int i;
+
+	ASSERT_EQ(0, fresh_altstack());
+	set_handler(SIGUSR1, SA_ONSTACK);
+	set_handler(SIGUSR2, SA_ONSTACK);
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
+	/* On the way to the second one, if something is left to be done there. */
+	work = ut_add_function(&self->s, "task_work_run");
+	ASSERT_LE(0, faults);
+	ASSERT_LE(0, work);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(6, two_blocked, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(2, handlers);
+	for (i = 0; (r = ut_sample(&self->s, faults, 0, i)); i++) {
+		if (ut_user_stack(&self->s, r, &got) == UT_DEFERRED && ut_same_stack(&got, &st))
+			break;
+	}
+	EXPECT_NE(NULL, r);
+	for (i = 0; (r = ut_sample(&self->s, work, 0, i)); i++)
+		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got)) TH_LOG("sample %u", i);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 int main(int argc, char **argv)
 {
 	ut_need_root();

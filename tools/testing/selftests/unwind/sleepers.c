@@ -6,14 +6,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/userfaultfd.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/swap.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 
 #include "../kselftest_harness.h"
@@ -447,6 +452,44 @@ TEST_F_TIMEOUT(at_the_end, running, 60)
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_UNRESOLVED));
 }
 
+/* The events that a child has inherited are of the same session. */
+static void child_asleep(void *arg)
+{
+	struct shared *sh = arg;
+
+	pid_t pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		ladder_asleep(sh);
+	}
+	sh->tid = pid;
+	for (;;)
+		pause();
+}
+
+TEST_F(at_the_end, inherited)
+{
+	struct ut_opts opts = { .per_cpu = true, .inherit = true };
+	pid_t pid;
+
+	self->sh->how = PIPE_READ;
+	ASSERT_EQ(0, ut_fork(&self->c, child_asleep, self->sh));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	while (!(pid = UT_READ(self->sh->tid)))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(pid, "S"));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, pid, 0), &self->sh->st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 #define MANY 64
 
 struct many {
@@ -518,11 +561,317 @@ TEST_F(at_the_end, and_again)
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 1, self->c.pid, 0),
 				&self->sh->st));
 	EXPECT_EQ(1, self->sh->ret);
-	/*
-	 * Written at the disable, and once more behind the sample of the way out, if
-	 * that names the same cookie: then it says the same.
-	 */
-	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_TWICE));
+	/* What was written at the disable is not written once more. */
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * The second frame of a sleeping task lies on a page that is not there. Who disables
+ * the event does not wait for it: the stack ends there.
+ */
+enum {
+	USERFAULTFD, FUSE, SWAPPED,
+};
+
+struct absent {
+	unsigned long	*frame, *page;
+	int		how, err;
+	int		ready, returned;
+};
+
+#define SWAP_DEVICE	"/dev/ram0"
+
+/* All of the device is swap space. */
+static int swap_on(void)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	__u32 header[3] = { 1, 1023, 0 };	/* version, last page, bad pages */
+	int fd = open(SWAP_DEVICE, O_RDWR | O_CLOEXEC);
+
+	if (fd < 0 || pwrite(fd, header, sizeof(header), 1024) != sizeof(header) ||
+	    pwrite(fd, "SWAPSPACE2", 10, page - 10) != 10 || fsync(fd))
+		return -1;
+	close(fd);
+	return swapon(SWAP_DEVICE, 0);
+}
+
+static bool is_swapped(void *addr)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	__u64 entry = 0;
+
+	if (pread(fd, &entry, sizeof(entry), (unsigned long)addr / sysconf(_SC_PAGESIZE) * 8) < 0)
+		entry = 0;
+	close(fd);
+	return entry >> 62 & 1;
+}
+
+static int take_away(struct absent *a)
+{
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_api api = { .api = UFFD_API };
+	size_t size = sysconf(_SC_PAGESIZE);
+	int fd, i;
+
+	reg.range.start = (unsigned long)a->page;
+	reg.range.len = size;
+	switch (a->how) {
+	case USERFAULTFD:
+		fd = syscall(__NR_userfaultfd, O_CLOEXEC);
+		return fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &reg) ?
+		       errno : 0;
+	case SWAPPED:
+		a->page[0] = 0;
+		a->page[1] = 0x400200;
+		for (i = 0; i < 100 && !is_swapped(a->page); i++) {
+			if (madvise(a->page, size, MADV_PAGEOUT))
+				return errno;
+			usleep(10000);
+		}
+		return is_swapped(a->page) ? 0 : EBUSY;
+	}
+	return 0;
+}
+
+static void pause_without(void *arg)
+{
+	struct absent *a = arg;
+	long ret = __NR_pause;
+
+	a->err = take_away(a);
+	a->frame[0] = (unsigned long)a->page;
+	a->frame[1] = 0x400100;
+	__atomic_store_n(&a->ready, 1, __ATOMIC_RELEASE);
+	asm volatile("mov %%rsp, %%r12\n\t"
+		     "mov %%rbp, %%r13\n\t"
+		     "mov %[fp], %%rsp\n\t"
+		     "mov %[fp], %%rbp\n\t"
+		     "syscall\n\t"
+		     "mov %%r12, %%rsp\n\t"
+		     "mov %%r13, %%rbp"
+		     : "+a" (ret) : [fp] "r" (a->frame)
+		     : "rcx", "r11", "r12", "r13", "memory");
+	a->returned = 1;
+}
+
+FIXTURE(absent) {
+	struct ut_session s;
+	struct ut_fuse fuse;
+	struct absent *a;
+	struct ut_child c;
+};
+
+FIXTURE_VARIANT(absent) {
+	int how;
+};
+
+FIXTURE_VARIANT_ADD(absent, userfaultfd) {
+	.how = USERFAULTFD,
+};
+
+FIXTURE_VARIANT_ADD(absent, fuse) {
+	.how = FUSE,
+};
+
+FIXTURE_VARIANT_ADD(absent, swapped) {
+	.how = SWAPPED,
+};
+
+FIXTURE_SETUP(absent)
+{
+	size_t size = sysconf(_SC_PAGESIZE);
+	char *mem = mmap(NULL, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
+
+	memset(&self->s, 0, sizeof(self->s));
+	memset(&self->fuse, 0, sizeof(self->fuse));
+	self->a = ut_shared(sizeof(*self->a));
+	ASSERT_NE(NULL, self->a);
+	ASSERT_NE(MAP_FAILED, mem);
+	self->a->how = variant->how;
+	self->a->frame = (unsigned long *)mem;
+	self->a->page = (unsigned long *)(mem + size);
+	if (variant->how == FUSE) {
+		ASSERT_EQ(0, ut_fuse_page(&self->fuse));
+		/* A frame lies above the one before. */
+		self->a->page = self->fuse.page;
+		self->a->frame = (unsigned long *)mmap((char *)self->fuse.page - 16 * size, size,
+						       PROT_READ | PROT_WRITE,
+						       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		ASSERT_LT(self->a->frame, self->a->page);
+	} else if (variant->how == SWAPPED) {
+		ASSERT_EQ(0, swap_on()) TH_LOG("%s: %s; CONFIG_BLK_DEV_RAM, CONFIG_SWAP?",
+					       SWAP_DEVICE, strerror(errno));
+	}
+	ASSERT_EQ(0, ut_fork(&self->c, pause_without, self->a));
+}
+
+FIXTURE_TEARDOWN(absent)
+{
+	kill(self->c.pid, SIGKILL);
+	ut_wait(&self->c);
+	ut_close(&self->s);
+	if (variant->how == FUSE)
+		ut_fuse_end(&self->fuse);
+	if (variant->how == SWAPPED)
+		swapoff(SWAP_DEVICE);
+}
+
+TEST_F(absent, page)
+{
+	struct ut_opts opts = { .pid = self->c.pid };
+	struct ut_stack got;
+
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	while (!UT_READ(self->a->ready))
+		usleep(1000);
+	ASSERT_EQ(0, self->a->err) TH_LOG("%s", strerror(self->a->err));
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(UT_DEFERRED,
+		  ut_user_stack(&self->s, ut_sample(&self->s, 0, self->c.pid, 0), &got));
+	ASSERT_EQ(2, got.nr);
+	EXPECT_EQ(0x400100, got.ip[1]);
+	EXPECT_EQ('S', ut_task_state(self->c.pid));
+	EXPECT_EQ(0, self->a->returned);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* In a system call for a long time, and not to be had for a stack: it is not waited for. */
+static void run_on(void *arg)
+{
+	static char buf[1 << 20];
+	struct shared *sh = arg;
+	struct iovec iov[1024];
+	unsigned int i;
+	int fd = open("/dev/urandom", O_RDONLY);
+
+	for (i = 0; i < ARRAY_SIZE(iov); i++)
+		iov[i] = (struct iovec){ buf, sizeof(buf) };
+	for (;;)
+		sh->ret = ut_syscall3(&sh->st, __NR_readv, fd, iov, ARRAY_SIZE(iov));
+}
+
+static void ladder_run_on(void *arg)
+{
+	ut_ladder(6, run_on, arg);
+}
+
+TEST_F(at_the_end, runs_on)
+{
+	struct timespec from, to;
+	long ms;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_run_on, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, "sys_enter_readv"));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	usleep(50000);
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	ASSERT_EQ(0, ut_disable(&self->s));
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	ms = (to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000;
+	/* 50, on a machine that has nothing else to do. */
+	EXPECT_LT(ms, 2000);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_UNRESOLVED));
+}
+
+/* The one who disables the event has asked for a stack in that very call. */
+static void disable_output(void *arg)
+{
+	struct ut_session *s = arg;
+	static struct ut_stack st;
+
+	ut_syscall3(&st, __NR_ioctl, s->ring[0].fd, PERF_EVENT_IOC_DISABLE, 0);
+}
+
+TEST_F(at_the_end, own_stack)
+{
+	struct ut_stack got;
+
+	ASSERT_EQ(0, watch(&self->s, 0, "sys_enter_ioctl"));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ut_forget(&self->s);
+	ASSERT_EQ(0, ut_ladder(6, disable_output, &self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(1, ut_count_samples(&self->s, 0, 0));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, 0, 0), &got));
+	EXPECT_TRUE(ut_is_ladder(&got, 6, 2));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* A group is disabled by the ioctl() of any of its events. */
+TEST_F(at_the_end, whole_group)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.size		= UT_ATTR_SIZE,
+		.config		= PERF_COUNT_SW_DUMMY,
+	};
+	int member;
+
+	self->sh->how = PIPE_READ;
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_asleep, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, "sys_enter_read"));
+	member = ut_perf_open(&attr, self->c.pid, -1, self->s.ring[0].fd, 0);
+	ASSERT_LE(0, member);
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ioctl(member, PERF_EVENT_IOC_DISABLE, PERF_IOC_FLAG_GROUP));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
+				&self->sh->st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+	close(member);
+}
+
+/* The first buffer is full, the one of the next event that is disabled has room. */
+static void fill_and_sleep(void *arg)
+{
+	int i;
+
+	for (i = 0; i < 200; i++)
+		syscall(__NR_getppid);
+	fall_asleep(arg);
+}
+
+static void ladder_fill_and_sleep(void *arg)
+{
+	ut_ladder(6, fill_and_sleep, arg);
+}
+
+TEST_F(at_the_end, buffer_full)
+{
+	struct ut_opts opts = { .pages = 1 };
+	struct ut_session other;
+	int asleep;
+
+	self->sh->how = PAUSE;
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_fill_and_sleep, self->sh));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
+	opts.pages = 128;
+	ASSERT_EQ(0, ut_open(&other, &opts));
+	asleep = ut_add_tracepoint(&other, "syscalls", "sys_enter_pause");
+	ASSERT_LE(0, asleep);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_enable(&other));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_disable(&other));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_drain(&other));
+	EXPECT_TRUE(ut_stack_is(&other, ut_sample(&other, asleep, self->c.pid, 0), &self->sh->st));
+	ut_close(&other);
 }
 
 int main(int argc, char **argv)

@@ -231,6 +231,67 @@ TEST_F(stops, tracer_writes_registers)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/*
+ * It moves the frame pointer between two samples of one system call: each has the
+ * stack of its own registers.
+ */
+TEST_F(stops, tracer_between_two_samples)
+{
+	int stop, enter, status, before = 0;
+	struct ut_rec *r, *behind;
+	struct user_regs_struct regs;
+	unsigned long rbp = 0;
+	struct ut_stack got;
+	unsigned int i;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_traced, self->sh));
+	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, self->c.pid, 0, PTRACE_O_TRACESYSGOOD));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	stop = ut_add_tracepoint(&self->s, "sched", "sched_switch");
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getuid");
+	ASSERT_LE(0, stop);
+	ASSERT_LE(0, enter);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ptrace(PTRACE_INTERRUPT, self->c.pid, 0, 0));
+	ASSERT_EQ(self->c.pid, waitpid(self->c.pid, &status, __WALL));
+	ASSERT_EQ(0, ut_go(&self->c));
+	for (;;) {
+		status = resume(self->c.pid, PTRACE_SYSCALL);
+		if (status < 0 || WIFEXITED(status))
+			break;
+		if (!WIFSTOPPED(status) || WSTOPSIG(status) != (SIGTRAP | 0x80))
+			continue;
+		ASSERT_EQ(0, ptrace(PTRACE_GETREGS, self->c.pid, 0, &regs));
+		if (regs.orig_rax != __NR_getuid)
+			continue;
+		/* No frame any more on the way in, and as it was on the way out. */
+		if (!rbp) {
+			rbp = regs.rbp;
+			regs.rbp = 0;
+		} else {
+			regs.rbp = rbp;
+		}
+		ASSERT_EQ(0, ptrace(PTRACE_SETREGS, self->c.pid, 0, &regs));
+	}
+	ASSERT_TRUE(WIFEXITED(status));
+	EXPECT_EQ(0, WEXITSTATUS(status));
+	self->c.pid = 0;
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	behind = ut_sample(&self->s, enter, 0, 0);
+	ASSERT_NE(NULL, behind);
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, behind, &got));
+	EXPECT_EQ(1, got.nr);
+	EXPECT_EQ(self->sh->st2.ip[0], got.ip[0]);
+	/* When it stopped it had all of its frames. */
+	for (i = 0; (r = ut_sample(&self->s, stop, 0, i)); i++)
+		before += r->time < behind->time &&
+			  ut_user_stack(&self->s, r, &got) == UT_DEFERRED &&
+			  ut_same_stack(&got, &self->sh->st2);
+	EXPECT_LE(1, before);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 static void do_read(void *arg)
 {
 	struct shared *sh = arg;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fuse.h>
+#include <linux/hw_breakpoint.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -245,6 +248,22 @@ int ut_add_software(struct ut_session *s, __u64 config, __u64 period)
 		.sample_period	= period,
 	};
 
+	return ut_add(s, &attr);
+}
+
+int ut_add_function(struct ut_session *s, const char *name)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_BREAKPOINT,
+		.bp_type	= HW_BREAKPOINT_X,
+		.bp_len		= sizeof(long),
+		.sample_period	= 1,
+		.exclude_user	= 1,
+	};
+	__u64 end;
+
+	if (ut_kallsyms(name, (__u64 *)&attr.bp_addr, &end))
+		return -1;
 	return ut_add(s, &attr);
 }
 
@@ -929,6 +948,102 @@ void *ut_shared(size_t size)
 	return p == MAP_FAILED ? NULL : p;
 }
 
+/* The file system: one file, of one page, which cannot be read. */
+static void fuse_serve(int fd)
+{
+	static char buf[1 << 18];
+	struct fuse_in_header *in = (void *)buf;
+	struct {
+		struct fuse_out_header	hdr;
+		union {
+			struct fuse_init_out	init;
+			struct fuse_attr_out	attr;
+			struct fuse_open_out	open;
+		};
+	} out;
+
+	while (read(fd, buf, sizeof(buf)) >= (ssize_t)sizeof(*in)) {
+		if (in->opcode == FUSE_READ || in->opcode == FUSE_FORGET ||
+		    in->opcode == FUSE_BATCH_FORGET)
+			continue;
+		memset(&out, 0, sizeof(out));
+		out.hdr.unique = in->unique;
+		out.hdr.len = sizeof(out.hdr);
+		switch (in->opcode) {
+		case FUSE_INIT:
+			out.init.major = FUSE_KERNEL_VERSION;
+			out.init.minor = FUSE_KERNEL_MINOR_VERSION;
+			out.init.max_write = 4096;
+			out.hdr.len += sizeof(out.init);
+			break;
+		case FUSE_GETATTR:
+			out.attr.attr_valid = 1000;
+			out.attr.attr.ino = 1;
+			out.attr.attr.size = sysconf(_SC_PAGESIZE);
+			out.attr.attr.mode = S_IFREG | 0644;
+			out.attr.attr.nlink = 1;
+			out.hdr.len += sizeof(out.attr);
+			break;
+		case FUSE_OPEN:
+			out.hdr.len += sizeof(out.open);
+			break;
+		default:
+			out.hdr.error = -EOPNOTSUPP;
+			break;
+		}
+		if (write(fd, &out, out.hdr.len) < 0)
+			break;
+	}
+}
+
+int ut_fuse_page(struct ut_fuse *f)
+{
+	struct stat st = {};
+	char data[96];
+	int fd, file;
+
+	*f = (struct ut_fuse){ .path = "/tmp/unwind_fuse.XXXXXX" };
+	file = mkstemp(f->path);
+	fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	snprintf(data, sizeof(data), "fd=%d,rootmode=100000,user_id=0,group_id=0", fd);
+	if (file < 0 || fd < 0 || mount("fuse", f->path, "fuse", MS_NODEV, data)) {
+		ut_diag("FUSE: %s; CONFIG_FUSE_FS?", strerror(errno));
+		return -1;
+	}
+	close(file);
+	f->server = fork();
+	if (!f->server) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		fuse_serve(fd);
+		_exit(0);
+	}
+	/* Without the server everything that waits for it fails. */
+	close(fd);
+	file = open(f->path, O_RDONLY | O_CLOEXEC);
+	/* This asks for its size. */
+	if (fstat(file, &st) || st.st_size != sysconf(_SC_PAGESIZE)) {
+		ut_diag("FUSE: %s, %ld bytes", strerror(errno), (long)st.st_size);
+		return -1;
+	}
+	f->page = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_PRIVATE, file, 0);
+	close(file);
+	if (f->page == MAP_FAILED) {
+		ut_diag("mmap: %s", strerror(errno));
+		return -1;
+	}
+	return 0;
+}
+
+void ut_fuse_end(struct ut_fuse *f)
+{
+	if (f->server > 0) {
+		kill(f->server, SIGKILL);
+		waitpid(f->server, NULL, 0);
+	}
+	umount2(f->path, MNT_DETACH);
+	unlink(f->path);
+}
+
 int ut_read_all(int fd, void *buf, size_t size)
 {
 	size_t done = 0;
@@ -998,6 +1113,20 @@ int ut_wait(struct ut_child *c)
 	close(c->go);
 	close(c->out);
 	return status;
+}
+
+int ut_wait_gone(struct ut_child *c)
+{
+	siginfo_t info = {};
+	int i;
+
+	for (i = 0; i < 1000 && !info.si_pid; i++) {
+		if (waitid(P_PID, c->pid, &info, WEXITED | WNOHANG | WNOWAIT))
+			return -1;
+		if (!info.si_pid)
+			usleep(10000);
+	}
+	return info.si_pid ? ut_wait(c) : -1;
 }
 
 int ut_task_state(pid_t tid)

@@ -140,6 +140,8 @@ int ut_open(struct ut_session *s, const struct ut_opts *opts);
 int ut_add(struct ut_session *s, struct perf_event_attr *attr);
 int ut_add_tracepoint(struct ut_session *s, const char *sys, const char *name);
 int ut_add_software(struct ut_session *s, __u64 config, __u64 period);
+/* Sample where a function of the kernel begins: a breakpoint, handled as an NMI is. */
+int ut_add_function(struct ut_session *s, const char *name);
 int ut_enable(struct ut_session *s);
 int ut_disable(struct ut_session *s);
 int ut_drain(struct ut_session *s);
@@ -217,6 +219,19 @@ bool ut_is_ladder(const struct ut_stack *st, unsigned int depth, unsigned int ab
 /* Memory that a child shares with its parent. */
 void *ut_shared(size_t size);
 
+/*
+ * A page of a file whose file system answers to nothing that is asked of its data. It
+ * is there until ut_fuse_end().
+ */
+struct ut_fuse {
+	char	path[32];
+	pid_t	server;
+	void	*page;
+};
+
+int ut_fuse_page(struct ut_fuse *f);
+void ut_fuse_end(struct ut_fuse *f);
+
 /* Fork a child that runs @fn and waits before it until ut_go(). */
 struct ut_child {
 	pid_t	pid;
@@ -230,6 +245,7 @@ int ut_go(struct ut_child *c);
 int ut_read_all(int fd, void *buf, size_t size);
 int ut_write_all(int fd, const void *buf, size_t size);
 int ut_wait(struct ut_child *c);	/* the status as of waitpid() */
+int ut_wait_gone(struct ut_child *c);	/* the same, -1 if it is there after ten seconds */
 
 /* /proc/PID/stat's state letter, and waiting for one of a set of them. */
 int ut_task_state(pid_t tid);

@@ -174,6 +174,108 @@ TEST_F(uprobes, sample_of_a_return_probe)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/* Asleep with return probes pending: walked from outside it is the same stack. */
+static struct ut_stack *asleep;
+
+static ut_noinline void sleep_inner(void)
+{
+	ut_syscall0(asleep, __NR_pause);
+	asm volatile("" : : : "memory");
+}
+
+static ut_noinline void sleep_middle(int again)
+{
+	if (again)
+		sleep_middle(again - 1);
+	else
+		sleep_inner();
+	asm volatile("" : : : "memory");
+}
+
+static void sleep_outer(void *arg)
+{
+	sleep_middle(3);
+	asm volatile("" : : : "memory");
+}
+
+static void ladder_asleep(void *arg)
+{
+	ut_ladder(4, sleep_outer, arg);
+}
+
+TEST_F(uprobes, return_probes_of_a_sleeper)
+{
+	struct ut_stack want, got;
+	struct ut_opts opts = {};
+	struct ut_child c;
+	int round, tp;
+
+	asleep = ut_shared(sizeof(*asleep));
+	ASSERT_NE(NULL, asleep);
+	ut_close(&self->s);
+	/* What the stack is, and then what is made of it with the probes. */
+	for (round = 0; round < 2; round++) {
+		asleep->nr = 0;
+		ASSERT_EQ(0, ut_fork(&c, ladder_asleep, NULL));
+		opts.pid = c.pid;
+		ASSERT_EQ(0, ut_open(&self->s, &opts));
+		tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause");
+		ASSERT_LE(0, tp);
+		if (round) {
+			ASSERT_LE(0, add_probe(&self->s, sleep_middle, true));
+			ASSERT_LE(0, add_probe(&self->s, sleep_inner, true));
+		}
+		ASSERT_EQ(0, ut_enable(&self->s));
+		ASSERT_EQ(0, ut_go(&c));
+		while (!UT_READ(asleep->nr))
+			usleep(1000);
+		ASSERT_TRUE(ut_wait_state(c.pid, "S"));
+		ASSERT_EQ(0, ut_disable(&self->s));
+		ASSERT_EQ(0, ut_drain(&self->s));
+		if (!round)
+			want = *asleep;
+		ASSERT_EQ(UT_DEFERRED,
+			  ut_user_stack(&self->s, ut_sample(&self->s, tp, c.pid, 0), &got));
+		EXPECT_TRUE(ut_same_stack(&got, &want));
+		EXPECT_EQ(0, ut_check(&self->s, 0));
+		ut_close(&self->s);
+		ASSERT_EQ(0, kill(c.pid, SIGKILL));
+		ASSERT_EQ(SIGKILL, ut_wait(&c));
+	}
+	/* They were pending: the program itself saw the trampoline. */
+	EXPECT_NE(want.ip[2], asleep->ip[2]);
+}
+
+/*
+ * Samples before the probe is handled and after it, all in the entry that its
+ * breakpoint makes, and none with the registers of another.
+ */
+TEST_F(uprobes, around_the_handler)
+{
+	int again = 0, before, behind, probe;
+	struct ut_stack got;
+	struct ut_rec *r;
+	unsigned int i;
+
+	before = ut_add_function(&self->s, "uprobe_notify_resume");
+	/* Only if something is left to be done there. */
+	behind = ut_add_function(&self->s, "task_work_run");
+	probe = add_probe(&self->s, middle, false);
+	ASSERT_LE(0, before);
+	ASSERT_LE(0, behind);
+	ASSERT_LE(0, probe);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(4, outer, &again));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_LE(1, ut_count_samples(&self->s, before, 0));
+	EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, before, 0, 0), &got));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, probe, 0, 0), &entered));
+	for (i = 0; (r = ut_sample(&self->s, behind, 0, i)); i++)
+		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got)) TH_LOG("sample %u", i);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 /* K13 */
 TEST_F(uprobes, first_instruction)
 {
