@@ -29,7 +29,7 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 	--env PATH=$(build)/perf:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 	--env PERF_EXEC_PATH=$(build)/linux-6.12/tools/perf $(ARGS)
 
-.PHONY: help demo check check-configs check-steps check-kcsan check-mutants \
+.PHONY: help demo check check-configs check-steps check-debug check-kcsan check-mutants \
 	tree tree-add \
 	kernel kernel-base kernel-debug kernel-kcsan perf vm series refresh \
 	packages bench-kernel bench-perf fuzz clean
@@ -38,7 +38,7 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 help:
 	@echo 'The two commands:'
 	@echo '  make demo              install, build, boot, profile, show; leaves build/demo/'
-	@echo '  make check             every test; TAP and logs in build/check/'
+	@echo '  make check             the tests; TAP and logs in build/check/'
 	@echo
 	@echo 'The parts:'
 	@echo '  make packages          install what is missing (apt); scripts/packages --list'
@@ -49,7 +49,8 @@ help:
 	@echo '  make kernel            build/kernel/arch/x86/boot/bzImage'
 	@echo '  make kernel-debug      the same with KASAN, lockdep and more: build/kernel-debug/'
 	@echo '  make kernel-kcsan      the same, watching for data races: build/kernel-kcsan/'
-	@echo '  make check-kcsan       the kernel'"'"'s tests and the stress on that one'
+	@echo '  make check-debug       the kernel'"'"'s tests and the stress on kernel-debug'
+	@echo '  make check-kcsan       the kernel'"'"'s tests and the stress on kernel-kcsan'
 	@echo '  make check-mutants     takes one behaviour after the other out of the kernel: the'
 	@echo '                         kselftests must fail; scripts/mutants --list'
 	@echo '  make check-configs     W=1 and sparse in the configurations of configs.ini'
@@ -84,8 +85,8 @@ help:
 	@echo '  PEER_PERF=PERF         bench-perf: another perf, for a column of its own'
 	@echo '  FUZZ_SECONDS=N         fuzz: how long (600)'
 	@echo "  LAYER='a b'            check: these layers only; scripts/check --list"
-	@echo '  STRESS_SECONDS=300     check, check-kcsan: how long the stress runs'
-	@echo '  FUZZ_EVENTS_SECONDS=60 check, check-kcsan: and the fuzzer of perf_event_open()'
+	@echo '  STRESS_SECONDS=300     check-debug, check-kcsan: how long the stress runs'
+	@echo '  FUZZ_EVENTS_SECONDS=60 check-debug, check-kcsan: and the fuzzer of perf_event_open()'
 	@echo '  JOBS=N                 compilers at once (all CPUs)'
 	@echo '  VERSION=N              series: [PATCH vN ...]'
 
@@ -151,6 +152,9 @@ check-configs: tree
 
 check-steps: tree
 	@scripts/check --build $(build) --no-build $(ARGS) steps
+
+check-debug: packages
+	@LAYER='debug stress' scripts/check --build $(build) $(ARGS)
 
 check-kcsan: packages
 	@LAYER=kcsan scripts/check --build $(build) $(ARGS)
