@@ -53,7 +53,7 @@ static char *env[MAX_ENV];
 static int nr_env;
 static char *token = "";
 static char *cwd = "/";
-static bool host_root, interactive;
+static bool host_root, hotplug, interactive;
 static unsigned short rows, cols;
 static int port = -1;
 
@@ -143,6 +143,8 @@ static void read_conf(void)
 			interactive = true;
 		} else if (!strcmp(key, "hostroot")) {
 			host_root = true;
+		} else if (!strcmp(key, "hotplug")) {
+			hotplug = true;
 		} else if (!line) {
 			die("/conf: %s: no value", key);
 		} else if (!strcmp(key, "token")) {
@@ -251,7 +253,8 @@ static void make_root(void)
  * No deadline server of the fair tasks (deadline.c). Where these had to wait for a
  * second, as they do on a host that is short of CPUs, 6.12's miscounts when their
  * CPU goes: sched_cpu_dying() counts it among the tasks that are left, and its
- * bandwidth underflows. Both warn, and nothing here needs it.
+ * bandwidth underflows. Both warn, and nothing here needs it. To stop it may warn as
+ * well, in a guest that is short of CPUs at this very moment: so not in every guest.
  */
 static void no_fair_server(void)
 {
@@ -421,7 +424,8 @@ int main(void)
 	read_conf();
 	script = read_file("/cmd");
 	make_root();
-	no_fair_server();
+	if (hotplug)
+		no_fair_server();
 	network_up();
 	open_port();
 	sethostname("guest", 5);
