@@ -300,7 +300,7 @@ static bool perf_defer_leave(struct perf_defer_output *output)
 	return false;
 }
 
-/* An event of a whole CPU, which counts; the lock of the session is held. */
+/* Found in the session's list, under its lock, or in that of a context, under RCU. */
 static bool perf_defer_counts(struct perf_event *event)
 {
 	/* Pairs with perf_install_in_context(), as for all side-band records. */
@@ -346,6 +346,29 @@ static void perf_defer_write_cpu(void *data)
 	raw_spin_unlock(&session->lock);
 }
 
+/* To an event of the current task that counts on some other CPU only. */
+static void perf_defer_write_task(struct perf_defer_output *output)
+{
+	struct perf_event_context *ctx;
+	struct perf_event *event;
+
+	guard(rcu)();
+	ctx = rcu_dereference(current->perf_event_ctxp);
+	if (!ctx)
+		return;
+
+	list_for_each_entry_rcu(event, &ctx->event_list, event_entry) {
+		if (event->cpu < 0 || !event->attr.defer_output ||
+		    event->defer != output->session || !perf_defer_counts(event))
+			continue;
+
+		output->event = event;
+		if (!smp_call_function_single(event->cpu, perf_defer_write_here,
+					      output, 1))
+			return;
+	}
+}
+
 static void perf_defer_deliver(struct perf_defer_session *session,
 			       struct perf_defer_output *output)
 {
@@ -370,6 +393,7 @@ static void perf_defer_deliver(struct perf_defer_session *session,
 	ids.tgid = task_tgid(current);
 	ids.tid = task_pid(current);
 	output->ids = &ids;
+	perf_defer_write_task(output);
 	for (cpu = perf_defer_next_cpu(session, -1); cpu >= 0 && !output->written;
 	     cpu = perf_defer_next_cpu(session, cpu))
 		smp_call_function_single(cpu, perf_defer_write_cpu, output, 1);

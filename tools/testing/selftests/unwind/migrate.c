@@ -107,6 +107,57 @@ TEST_F(migrate, in_the_entry)
 	ut_disable(&self->s);
 }
 
+/* The session's events of one CPU record nothing. */
+static int disable_cpu(struct ut_session *s, int cpu)
+{
+	unsigned int i, e;
+
+	for (i = 0; i < s->nr_rings; i++) {
+		if (s->ring[i].cpu != cpu)
+			continue;
+		for (e = 0; e < s->nr_events; e++) {
+			if (ioctl(s->event[e].fd[i], PERF_EVENT_IOC_DISABLE, 0))
+				return -1;
+		}
+		return ioctl(s->ring[i].fd, PERF_EVENT_IOC_DISABLE, 0);
+	}
+	return -1;
+}
+
+/* As perf record -C, or -C with -p: where the task leaves the kernel the session has no event. */
+TEST_F(migrate, to_a_cpu_that_is_not_recorded)
+{
+	struct ut_rec *sample, *rec;
+	struct move m;
+	int enter, i;
+
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_sched_setaffinity");
+	ASSERT_LE(0, enter);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, disable_cpu(&self->s, self->cpus[0]));
+	for (i = 0; i < 5; i++) {
+		/* Unseen, and seen. */
+		move_to(&m, self->cpus[1]);
+		ASSERT_EQ(0, m.ret);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		ut_forget(&self->s);
+		move_to(&m, self->cpus[0]);
+		ASSERT_EQ(0, m.ret);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(1, ut_count_samples(&self->s, enter, gettid()));
+		sample = ut_sample(&self->s, enter, gettid(), 0);
+		ASSERT_EQ(self->cpus[1], self->s.ring[sample->ring].cpu);
+		ASSERT_TRUE(ut_stack_is(&self->s, sample, &m.st));
+		rec = ut_record_of(&self->s, gettid(), sample->cookie);
+		ASSERT_NE(NULL, rec);
+		EXPECT_NE(self->cpus[0], self->s.ring[rec->ring].cpu);
+		EXPECT_EQ(getpid(), rec->pid);
+		EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, gettid()));
+		EXPECT_EQ(0, ut_check(&self->s, 0));
+	}
+	ut_disable(&self->s);
+}
+
 FIXTURE(migrate_threads) {
 	struct ut_session s;
 	int cpus[UT_MAX_CPUS];
@@ -158,61 +209,6 @@ static void *mover(void *arg)
 		ut_ladder(3 + t->nr, one_call, &t->st);
 	}
 	return NULL;
-}
-
-/* The session's events of one CPU record nothing. */
-static int disable_cpu(struct ut_session *s, int cpu)
-{
-	unsigned int i, e;
-
-	for (i = 0; i < s->nr_rings; i++) {
-		if (s->ring[i].cpu != cpu)
-			continue;
-		for (e = 0; e < s->nr_events; e++) {
-			if (ioctl(s->event[e].fd[i], PERF_EVENT_IOC_DISABLE, 0))
-				return -1;
-		}
-		return ioctl(s->ring[i].fd, PERF_EVENT_IOC_DISABLE, 0);
-	}
-	return -1;
-}
-
-/* As perf record -C: where the task leaves the kernel the session has no event. */
-TEST_F(migrate_threads, to_a_cpu_that_is_not_recorded)
-{
-	struct ut_opts opts = { .pid = -1, .per_cpu = true };
-	struct ut_rec *sample, *rec;
-	struct move m;
-	int enter, i;
-
-	if (self->nr_cpus < 2)
-		SKIP(return, "needs two CPUs");
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_sched_setaffinity");
-	ASSERT_LE(0, enter);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, disable_cpu(&self->s, self->cpus[0]));
-	for (i = 0; i < 5; i++) {
-		/* Unseen, and seen. */
-		move_to(&m, self->cpus[1]);
-		ASSERT_EQ(0, m.ret);
-		ASSERT_EQ(0, ut_drain(&self->s));
-		ut_forget(&self->s);
-		move_to(&m, self->cpus[0]);
-		ASSERT_EQ(0, m.ret);
-		ASSERT_EQ(0, ut_drain(&self->s));
-		ASSERT_EQ(1, ut_count_samples(&self->s, enter, gettid()));
-		sample = ut_sample(&self->s, enter, gettid(), 0);
-		ASSERT_EQ(self->cpus[1], self->s.ring[sample->ring].cpu);
-		ASSERT_TRUE(ut_stack_is(&self->s, sample, &m.st));
-		rec = ut_record_of(&self->s, gettid(), sample->cookie);
-		ASSERT_NE(NULL, rec);
-		EXPECT_NE(self->cpus[0], self->s.ring[rec->ring].cpu);
-		EXPECT_EQ(getpid(), rec->pid);
-		EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, gettid()));
-		EXPECT_EQ(0, ut_check(&self->s, 0));
-	}
-	ut_disable(&self->s);
 }
 
 /* Eight threads that never stay. */

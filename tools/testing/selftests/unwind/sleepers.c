@@ -8,6 +8,7 @@
 #include <linux/futex.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -738,6 +739,102 @@ TEST_F(absent, page)
 	EXPECT_EQ(0x400100, got.ip[1]);
 	EXPECT_EQ('S', ut_task_state(self->c.pid));
 	EXPECT_EQ(0, self->a->returned);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* The memory map of a sleeping task is locked by another thread. */
+struct locked {
+	struct shared	sh;
+	struct ut_fuse	fuse;
+	int		lock;
+};
+
+static void *lock_map(void *arg)
+{
+	struct locked *l = arg;
+
+	while (!UT_READ(l->lock))
+		usleep(1000);
+	ut_fuse_lock(&l->fuse);
+	return NULL;
+}
+
+static void ladder_locked(void *arg)
+{
+	struct locked *l = arg;
+	pthread_t thread;
+
+	if (!pthread_create(&thread, NULL, lock_map, l))
+		ladder_asleep(&l->sh);
+}
+
+FIXTURE(locked) {
+	struct ut_session s;
+	struct locked *l;
+	struct ut_child c;
+};
+
+FIXTURE_VARIANT(locked) {
+	int ms;
+};
+
+FIXTURE_VARIANT_ADD(locked, a_moment) {
+	.ms = 100,
+};
+
+FIXTURE_VARIANT_ADD(locked, for_ever) {
+	.ms = -1,
+};
+
+FIXTURE_SETUP(locked)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	self->l = ut_shared(sizeof(*self->l));
+	ASSERT_NE(NULL, self->l);
+	self->l->sh.how = PAUSE;
+	ASSERT_EQ(0, ut_fuse_slow_page(&self->l->fuse, variant->ms));
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_locked, self->l));
+}
+
+FIXTURE_TEARDOWN(locked)
+{
+	kill(self->c.pid, SIGKILL);
+	ut_fuse_end(&self->l->fuse);
+	ut_wait(&self->c);
+	ut_close(&self->s);
+}
+
+/* Who disables the event waits for the lock, but not without end. */
+TEST_F(locked, map)
+{
+	struct timespec from, to;
+	struct ut_stack got;
+	struct ut_rec *r;
+	long ms;
+
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, "sys_enter_pause"));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(&self->l->sh);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	__atomic_store_n(&self->l->lock, 1, __ATOMIC_RELEASE);
+	while (!UT_READ(*self->l->fuse.locked))
+		usleep(1000);
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	ASSERT_EQ(0, ut_disable(&self->s));
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	ms = (to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000;
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, 0, self->c.pid, 0);
+	if (variant->ms > 0) {
+		EXPECT_TRUE(ut_stack_is(&self->s, r, &self->l->sh.st));
+	} else {
+		/* 200, on a machine that has nothing else to do. */
+		EXPECT_LT(ms, 2000);
+		ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
+		EXPECT_EQ(0, got.nr);
+	}
+	EXPECT_EQ('S', ut_task_state(self->c.pid));
+	EXPECT_EQ(0, self->l->sh.returned);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 

@@ -948,8 +948,8 @@ void *ut_shared(size_t size)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* The file system: one file, of one page, which cannot be read. */
-static void fuse_serve(int fd)
+/* The file system: one file, of one page. */
+static void fuse_serve(int fd, const struct ut_fuse *f)
 {
 	static char buf[1 << 18];
 	struct fuse_in_header *in = (void *)buf;
@@ -959,11 +959,14 @@ static void fuse_serve(int fd)
 			struct fuse_init_out	init;
 			struct fuse_attr_out	attr;
 			struct fuse_open_out	open;
+			struct fuse_write_out	write;
+			char			page[4096];
 		};
 	} out;
+	int opened = 0;
 
 	while (read(fd, buf, sizeof(buf)) >= (ssize_t)sizeof(*in)) {
-		if (in->opcode == FUSE_READ || in->opcode == FUSE_FORGET ||
+		if ((in->opcode == FUSE_READ && !f->locked) || in->opcode == FUSE_FORGET ||
 		    in->opcode == FUSE_BATCH_FORGET)
 			continue;
 		memset(&out, 0, sizeof(out));
@@ -973,19 +976,32 @@ static void fuse_serve(int fd)
 		case FUSE_INIT:
 			out.init.major = FUSE_KERNEL_VERSION;
 			out.init.minor = FUSE_KERNEL_MINOR_VERSION;
-			out.init.max_write = 4096;
+			out.init.max_write = sizeof(out.page);
 			out.hdr.len += sizeof(out.init);
 			break;
 		case FUSE_GETATTR:
 			out.attr.attr_valid = 1000;
 			out.attr.attr.ino = 1;
-			out.attr.attr.size = sysconf(_SC_PAGESIZE);
+			out.attr.attr.size = sizeof(out.page);
 			out.attr.attr.mode = S_IFREG | 0644;
 			out.attr.attr.nlink = 1;
 			out.hdr.len += sizeof(out.attr);
 			break;
 		case FUSE_OPEN:
+			/* The second time it is ut_fuse_lock()'s. */
+			out.open.open_flags = opened++ ? FOPEN_DIRECT_IO : 0;
 			out.hdr.len += sizeof(out.open);
+			break;
+		case FUSE_READ:
+			out.hdr.len += sizeof(out.page);
+			break;
+		case FUSE_WRITE:
+			__atomic_store_n(f->locked, 1, __ATOMIC_RELEASE);
+			if (f->ms < 0)
+				continue;
+			usleep(f->ms * 1000);
+			out.write.size = ((struct fuse_write_in *)(in + 1))->size;
+			out.hdr.len += sizeof(out.write);
 			break;
 		default:
 			out.hdr.error = -EOPNOTSUPP;
@@ -996,13 +1012,13 @@ static void fuse_serve(int fd)
 	}
 }
 
-int ut_fuse_page(struct ut_fuse *f)
+static int fuse_mount(struct ut_fuse *f)
 {
-	struct stat st = {};
 	char data[96];
+	pid_t server;
 	int fd, file;
 
-	*f = (struct ut_fuse){ .path = "/tmp/unwind_fuse.XXXXXX" };
+	snprintf(f->path, sizeof(f->path), "/tmp/unwind_fuse.XXXXXX");
 	file = mkstemp(f->path);
 	fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 	snprintf(data, sizeof(data), "fd=%d,rootmode=100000,user_id=0,group_id=0", fd);
@@ -1011,27 +1027,64 @@ int ut_fuse_page(struct ut_fuse *f)
 		return -1;
 	}
 	close(file);
-	f->server = fork();
-	if (!f->server) {
+	/* *f may be memory that the server shares. */
+	server = fork();
+	if (!server) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		fuse_serve(fd);
+		fuse_serve(fd, f);
 		_exit(0);
 	}
+	f->server = server;
 	/* Without the server everything that waits for it fails. */
 	close(fd);
-	file = open(f->path, O_RDONLY | O_CLOEXEC);
+	return 0;
+}
+
+static int fuse_map(struct ut_fuse *f, int prot, int flags)
+{
+	struct stat st = {};
+	int file;
+
+	f->direct = -1;
+	if (fuse_mount(f))
+		goto fail;
+	file = open(f->path, O_RDWR | O_CLOEXEC);
 	/* This asks for its size. */
 	if (fstat(file, &st) || st.st_size != sysconf(_SC_PAGESIZE)) {
 		ut_diag("FUSE: %s, %ld bytes", strerror(errno), (long)st.st_size);
-		return -1;
+		goto fail;
 	}
-	f->page = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_PRIVATE, file, 0);
+	f->page = mmap(NULL, sysconf(_SC_PAGESIZE), prot, flags, file, 0);
 	close(file);
-	if (f->page == MAP_FAILED) {
-		ut_diag("mmap: %s", strerror(errno));
-		return -1;
-	}
-	return 0;
+	f->direct = open(f->path, O_RDONLY | O_CLOEXEC);
+	if (f->page != MAP_FAILED && f->direct >= 0)
+		return 0;
+	ut_diag("FUSE: %s", strerror(errno));
+fail:
+	ut_fuse_end(f);
+	return -1;
+}
+
+int ut_fuse_page(struct ut_fuse *f)
+{
+	*f = (struct ut_fuse){};
+	return fuse_map(f, PROT_READ, MAP_PRIVATE);
+}
+
+int ut_fuse_slow_page(struct ut_fuse *f, int ms)
+{
+	*f = (struct ut_fuse){ .ms = ms, .locked = ut_shared(sizeof(*f->locked)) };
+	return f->locked ? fuse_map(f, PROT_READ | PROT_WRITE, MAP_SHARED) : -1;
+}
+
+void ut_fuse_lock(struct ut_fuse *f)
+{
+	__atomic_store_n((char *)f->page, 1, __ATOMIC_RELAXED);
+	/*
+	 * A file that is not to be cached: what is in the cache is written first, by
+	 * the file's mmap function, with the memory map locked.
+	 */
+	mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_PRIVATE, f->direct, 0);
 }
 
 void ut_fuse_end(struct ut_fuse *f)
@@ -1040,6 +1093,8 @@ void ut_fuse_end(struct ut_fuse *f)
 		kill(f->server, SIGKILL);
 		waitpid(f->server, NULL, 0);
 	}
+	f->server = 0;
+	close(f->direct);
 	umount2(f->path, MNT_DETACH);
 	unlink(f->path);
 }

@@ -219,17 +219,22 @@ bool ut_is_ladder(const struct ut_stack *st, unsigned int depth, unsigned int ab
 /* Memory that a child shares with its parent. */
 void *ut_shared(size_t size);
 
-/*
- * A page of a file whose file system answers to nothing that is asked of its data. It
- * is there until ut_fuse_end().
- */
+/* A page of a file of which the test is the file system. It is there until ut_fuse_end(). */
 struct ut_fuse {
 	char	path[32];
 	pid_t	server;
 	void	*page;
+	int	direct;
+	int	ms;
+	int	*locked;	/* 1 when ut_fuse_lock() has the lock */
 };
 
+/* Nothing that is asked of its data is answered. */
 int ut_fuse_page(struct ut_fuse *f);
+/* To write it back takes @ms; until ut_fuse_end() if that is negative. */
+int ut_fuse_slow_page(struct ut_fuse *f, int ms);
+/* Have the memory map of the caller's process locked as long as that, once. */
+void ut_fuse_lock(struct ut_fuse *f);
 void ut_fuse_end(struct ut_fuse *f);
 
 /* Fork a child that runs @fn and waits before it until ut_go(). */
