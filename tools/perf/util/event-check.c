@@ -162,6 +162,9 @@ bool perf_event__check(const union perf_event *event, bool swapped)
 	case PERF_RECORD_MMAP:
 		return has_string(event, UP_TO(mmap, filename));
 	case PERF_RECORD_MMAP2:
+		if ((event->header.misc & PERF_RECORD_MISC_MMAP_BUILD_ID) &&
+		    event->mmap2.build_id_size > sizeof(event->mmap2.build_id))
+			return false;
 		return has_string(event, UP_TO(mmap2, filename));
 	case PERF_RECORD_COMM:
 		return has_string(event, UP_TO(comm, comm));
