@@ -38,30 +38,6 @@ static void find_task_size(void)
 		fclose(f);
 }
 
-/*
- * getppid() with a stack pointer and a frame pointer of any kind. The kernel does
- * not use them, and no signal comes in between.
- */
-UT_LABEL(bad_here);
-static ut_noinline long bad_syscall(unsigned long sp, unsigned long fp)
-{
-	long ret;
-
-	asm volatile("mov %%rsp, %%r12\n"
-		     "mov %%rbp, %%r13\n"
-		     "mov %1, %%rsp\n"
-		     "mov %2, %%rbp\n"
-		     "mov $110, %%eax\n"
-		     "syscall\n"
-		     ".globl bad_here\n"
-		     "bad_here:\n"
-		     "mov %%r12, %%rsp\n"
-		     "mov %%r13, %%rbp\n"
-		     : "=&a" (ret) : "r" (sp), "r" (fp)
-		     : "rcx", "r11", "r12", "r13", "memory");
-	return ret;
-}
-
 FIXTURE(bad_stacks) {
 	struct ut_session s;
 	unsigned long *mem;	/* a hole, PAGES pages, a hole */
@@ -115,7 +91,7 @@ static void model(struct ut_stack *st, unsigned long start, unsigned long holes,
 	unsigned long ret;
 
 	st->nr = 0;
-	st->ip[st->nr++] = (unsigned long)bad_here;
+	st->ip[st->nr++] = (unsigned long)ut_syscall_on_ret;
 	while (st->nr < 127) {
 		if (fp & 7 || fp < sp)
 			return;
@@ -136,7 +112,7 @@ static bool one(struct ut_session *s, int tp, const struct ut_stack *want, unsig
 	bool ok;
 
 	ut_forget(s);
-	bad_syscall(sp, fp);
+	ut_syscall_on(sp, fp, __NR_getppid, 0, 0, 0);
 	if (ut_drain(s))
 		return false;
 	ok = ut_stack_is(s, ut_sample(s, tp, 0, 0), want) && !ut_check(s, 0);
@@ -272,7 +248,7 @@ TEST_F(bad_stacks, endless)
 		self->mem[i] = (unsigned long)&self->mem[i + 2];
 		self->mem[i + 1] = 0x400000 + i;
 	}
-	bad_syscall(self->start, self->start);
+	ut_syscall_on(self->start, self->start, __NR_getppid, 0, 0, 0);
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, self->tp, 0, 0), &got));
 	EXPECT_EQ(127, got.nr);
@@ -720,30 +696,14 @@ static void never_serve(struct victim *v)
 	v->ready = 1;
 }
 
-/* A system call with the stack pointer and the frame pointer at @fp. */
-static ut_noinline long call_on(unsigned long fp, long nr, long a1, long a2, long a3)
-{
-	asm volatile("mov %%rsp, %%r12\n\t"
-		     "mov %%rbp, %%r13\n\t"
-		     "mov %[fp], %%rsp\n\t"
-		     "mov %[fp], %%rbp\n\t"
-		     "syscall\n\t"
-		     "mov %%r12, %%rsp\n\t"
-		     "mov %%r13, %%rbp"
-		     : "+a" (nr)
-		     : [fp] "r" (fp), "D" (a1), "S" (a2), "d" (a3)
-		     : "rcx", "r11", "r12", "r13", "memory");
-	return nr;
-}
-
 static void unserved(void *arg)
 {
 	struct victim *v = arg;
 
 	never_serve(v);
 	if (v->exit)
-		call_on(v->fp, v->exit, 0, 0, 0);
-	bad_syscall(v->fp, v->fp);
+		ut_syscall_on(v->fp, v->fp, v->exit, 0, 0, 0);
+	ut_syscall_on(v->fp, v->fp, __NR_getppid, 0, 0, 0);
 	v->done = 1;
 	for (;;)
 		pause();
@@ -782,7 +742,7 @@ TEST_F_TIMEOUT(bad_stacks, page_never_served, 60)
 	ASSERT_NE(NULL, r);
 	if (ut_user_stack(&self->s, r, &got) == UT_DEFERRED && got.nr) {
 		EXPECT_EQ(1, got.nr);
-		EXPECT_EQ((unsigned long)bad_here, got.ip[0]);
+		EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
 	}
 	/* Disabled while the task was stuck: the record may be among what is lost by that. */
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_UNRESOLVED));
@@ -821,7 +781,7 @@ TEST_F_TIMEOUT(bad_stacks, killed_in_the_walk, 60)
 	EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
 	EXPECT_GE(1, got.nr);
 	if (got.nr)
-		EXPECT_EQ((unsigned long)bad_here, got.ip[0]);
+		EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -884,7 +844,7 @@ static void exit_on(void *arg)
 {
 	struct victim *v = arg;
 
-	call_on(v->fp, v->exit, 0, 0, 0);
+	ut_syscall_on(v->fp, v->fp, v->exit, 0, 0, 0);
 }
 
 TEST_F(bad_stacks, exit_pages_in)
@@ -940,23 +900,22 @@ TEST_F(bad_stacks, exit_pages_in)
 
 static char *new_argv[] = { "new", NEW_IMAGE, NULL };
 
-static void *pause_in_thread(void *arg)
+static void in_thread(struct victim *v, long nr)
 {
-	struct victim *v = arg;
-
 	v->done = gettid();
 	never_serve(v);
-	call_on(v->fp, __NR_pause, 0, 0, 0);
+	ut_syscall_on(v->fp, v->fp, nr, 0, 0, 0);
+}
+
+static void *pause_in_thread(void *arg)
+{
+	in_thread(arg, __NR_pause);
 	return NULL;
 }
 
 static void *exit_in_thread(void *arg)
 {
-	struct victim *v = arg;
-
-	v->done = gettid();
-	never_serve(v);
-	call_on(v->fp, __NR_exit, 0, 0, 0);
+	in_thread(arg, __NR_exit);
 	return NULL;
 }
 
@@ -993,7 +952,7 @@ static void in_the_exec(void *arg)
 	struct victim *v = arg;
 
 	never_serve(v);
-	call_on(v->fp, __NR_execve, (long)"/proc/self/exe", (long)new_argv, 0);
+	ut_syscall_on(v->fp, v->fp, __NR_execve, (long)"/proc/self/exe", (long)new_argv, 0);
 }
 
 FIXTURE(no_wait) {

@@ -126,21 +126,6 @@ TEST_F(limits, two_outputs)
 /* Twice as many frames as a record has room for, whose size is a number of 16 bits. */
 static unsigned long deep[16384 * 2];
 
-static void deep_call(void *arg)
-{
-	long ret = __NR_getppid;
-
-	asm volatile("mov %%rsp, %%r12\n\t"
-		     "mov %%rbp, %%r13\n\t"
-		     "mov %[fp], %%rsp\n\t"
-		     "mov %[fp], %%rbp\n\t"
-		     "syscall\n\t"
-		     "mov %%r12, %%rsp\n\t"
-		     "mov %%r13, %%rbp"
-		     : "+a" (ret) : [fp] "r" (deep)
-		     : "rcx", "r11", "r12", "r13", "memory");
-}
-
 TEST_F(limits, longest_record)
 {
 	struct ut_opts opts = { .pages = 64, .max_stack = 8192 };
@@ -155,7 +140,7 @@ TEST_F(limits, longest_record)
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
 	ASSERT_EQ(0, ut_enable(&self->s));
-	deep_call(NULL);
+	ut_syscall_on((unsigned long)deep, (unsigned long)deep, __NR_getppid, 0, 0, 0);
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
 	r = ut_sample(&self->s, 0, 0, 0);

@@ -637,21 +637,13 @@ static int take_away(struct absent *a)
 static void pause_without(void *arg)
 {
 	struct absent *a = arg;
-	long ret = __NR_pause;
+	unsigned long fp = (unsigned long)a->frame;
 
 	a->err = take_away(a);
 	a->frame[0] = (unsigned long)a->page;
 	a->frame[1] = 0x400100;
 	__atomic_store_n(&a->ready, 1, __ATOMIC_RELEASE);
-	asm volatile("mov %%rsp, %%r12\n\t"
-		     "mov %%rbp, %%r13\n\t"
-		     "mov %[fp], %%rsp\n\t"
-		     "mov %[fp], %%rbp\n\t"
-		     "syscall\n\t"
-		     "mov %%r12, %%rsp\n\t"
-		     "mov %%r13, %%rbp"
-		     : "+a" (ret) : [fp] "r" (a->frame)
-		     : "rcx", "r11", "r12", "r13", "memory");
+	ut_syscall_on(fp, fp, __NR_pause, 0, 0, 0);
 	a->returned = 1;
 }
 

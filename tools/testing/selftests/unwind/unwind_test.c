@@ -845,6 +845,24 @@ ut_noinline long ut_syscall(struct ut_stack *st, long nr, long a1, long a2, long
 	return ret;
 }
 
+ut_noinline long ut_syscall_on(unsigned long sp, unsigned long fp, long nr, long a1, long a2,
+			       long a3)
+{
+	asm volatile("mov %%rsp, %%r12\n"
+		     "mov %%rbp, %%r13\n"
+		     "mov %[sp], %%rsp\n"
+		     "mov %[fp], %%rbp\n"
+		     "syscall\n"
+		     ".globl ut_syscall_on_ret\n"
+		     "ut_syscall_on_ret:\n"
+		     "mov %%r12, %%rsp\n"
+		     "mov %%r13, %%rbp\n"
+		     : "+a" (nr)
+		     : [sp] "r" (sp), [fp] "r" (fp), "D" (a1), "S" (a2), "d" (a3)
+		     : "rcx", "r11", "r12", "r13", "memory");
+	return nr;
+}
+
 /* Runs fn(arg) on another stack. The frame pointer at its bottom is 0. */
 asm(".text\n"
 	".globl ut_switch_stack\n"

@@ -208,6 +208,13 @@ long ut_syscall(struct ut_stack *st, long nr, long a1, long a2, long a3, long a4
 void ut_walk_self(struct ut_stack *st, __u64 ip, void *fp);
 UT_LABEL(ut_syscall_ret);
 
+/*
+ * The same with any stack pointer and frame pointer. The kernel does not use them; no
+ * signal may come in between. It returns to ut_syscall_on_ret.
+ */
+long ut_syscall_on(unsigned long sp, unsigned long fp, long nr, long a1, long a2, long a3);
+UT_LABEL(ut_syscall_on_ret);
+
 typedef void (*ut_fn)(void *arg);
 /* Call @fn on another stack. */
 void ut_switch_stack(ut_fn fn, void *arg, void *sp);
