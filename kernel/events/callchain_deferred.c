@@ -300,7 +300,10 @@ static bool perf_defer_leave(struct perf_defer_output *output)
 	return false;
 }
 
-/* Found in the session's list, under its lock, or in that of a context, under RCU. */
+/*
+ * Is it enabled? The event is kept by the lock of the session, whose list it was
+ * found in, or by RCU, in the list of a context.
+ */
 static bool perf_defer_counts(struct perf_event *event)
 {
 	/* Pairs with perf_install_in_context(), as for all side-band records. */
@@ -346,7 +349,10 @@ static void perf_defer_write_cpu(void *data)
 	raw_spin_unlock(&session->lock);
 }
 
-/* To an event of the current task that counts on some other CPU only. */
+/*
+ * To an event of the current task that counts on some other CPU only. The event is
+ * freed by call_rcu() in __free_event(), so it is there until that CPU has answered.
+ */
 static void perf_defer_write_task(struct perf_defer_output *output)
 {
 	struct perf_event_context *ctx;

@@ -1112,7 +1112,9 @@ void ut_fuse_end(struct ut_fuse *f)
 		waitpid(f->server, NULL, 0);
 	}
 	f->server = 0;
-	close(f->direct);
+	if (f->direct > 0)
+		close(f->direct);
+	f->direct = -1;
 	umount2(f->path, MNT_DETACH);
 	unlink(f->path);
 }

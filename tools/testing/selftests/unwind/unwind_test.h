@@ -231,8 +231,8 @@ struct ut_fuse {
 	char	path[32];
 	pid_t	server;
 	void	*page;
-	int	direct;
-	int	ms;
+	int	direct;		/* the file again, not to be cached */
+	int	ms;		/* how long a write takes */
 	int	*locked;	/* 1 when ut_fuse_lock() has the lock */
 };
 
