@@ -359,7 +359,8 @@ static void perf_defer_write_task(struct perf_defer_output *output)
 	struct perf_event *event;
 
 	guard(rcu)();
-	ctx = rcu_dereference(current->perf_event_ctxp);
+	/* As rcu_dereference(), for a pointer that is not declared as __rcu. */
+	ctx = READ_ONCE(current->perf_event_ctxp);
 	if (!ctx)
 		return;
 
