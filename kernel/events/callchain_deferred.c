@@ -32,6 +32,7 @@
  * A record is written where no other writer of the buffer can be: on the CPU of
  * the event, or, if it has none, where its task's events are.
  */
+#include <linux/circ_buf.h>
 #include <linux/cleanup.h>
 #include <linux/cpu.h>
 #include <linux/hashtable.h>
@@ -83,13 +84,16 @@ struct perf_defer_count {
  * @own:	a client of this session alone
  * @node:	in sessions, by @owner
  * @shared:	in shared_sessions, if @client is the shared one
- * @owner:	the process; the reference keeps its number from being reused
+ * @owner:	the process; the reference keeps the address from being another's
  * @refs:	one an event
- * @lock:	guards the next four; the innermost
+ * @lock:	guards the next five; the innermost
  * @draining:	how many are disabling an event right now
  * @deadline:	in jiffies, for what they wait for
  * @left:	stacks of tasks that came out meanwhile
  * @outputs:	events of whole CPUs that have attr.defer_output
+ * @targets:	those of tasks, without the inherited ones
+ * @settled:	how many had asked when last all who waited had been looked at, and
+ *		what could be had of them had been written
  * @drained:	cookies of the stacks that were walked from outside, while their
  *		tasks still wait
  * @free_work:	frees it where sleeping is all right
@@ -102,12 +106,14 @@ struct perf_defer_session {
 	struct list_head		shared;
 	struct pid			*owner;
 	refcount_t			refs;
-	/* guards @draining, @deadline, @left and @outputs */
+	/* guards @draining, @deadline, @left, @outputs and @targets */
 	raw_spinlock_t			lock;
 	unsigned int			draining;
 	unsigned long			deadline;
 	struct list_head		left;
 	struct list_head		outputs;
+	struct list_head		targets;
+	unsigned long			settled;
 	struct xarray			drained;
 	struct work_struct		free_work;
 	struct rcu_head			rcu;
@@ -142,6 +148,8 @@ struct perf_defer_output {
 	struct unwind_stacktrace	*trace;
 	/* an event took it, or counted it as lost */
 	bool				written;
+	/* only if there is room; is there not? */
+	bool				careful;
 	bool				full;
 	struct {
 		struct perf_event_header	header;
@@ -182,6 +190,32 @@ static void perf_defer_left_free(struct perf_defer_left *left)
 	kvfree(left);
 }
 
+/*
+ * Is there room for a record of @size? Called where no other writer of the buffer
+ * can be. A buffer that overwrites itself always has some, and one that is written
+ * backwards is let find out by itself.
+ */
+static bool perf_defer_room(struct perf_event *event, unsigned long size)
+{
+	struct perf_buffer *rb;
+
+	if (is_write_backward(event))
+		return true;
+
+	guard(rcu)();
+	rb = rcu_dereference((event->parent ?: event)->rb);
+	if (!rb || rb->overwrite)
+		return true;
+
+	/* As __perf_output_begin() has it: a PERF_RECORD_LOST goes in front. */
+	if (local_read(&rb->lost))
+		size += sizeof(struct perf_event_header) + 2 * sizeof(u64) +
+			event->id_header_size;
+	return CIRC_SPACE(local_read(&rb->head),
+			  READ_ONCE(rb->user_page->data_tail),
+			  perf_data_size(rb)) >= size;
+}
+
 static void perf_defer_write(struct perf_event *event,
 			     struct perf_defer_output *output)
 {
@@ -203,11 +237,13 @@ static void perf_defer_write(struct perf_event *event,
 				PERF_RECORD_MISC_USER,
 				sizeof(output->record) + nr * sizeof(u64),
 				event);
-	if (perf_output_begin(&handle, &sample, event,
-			      output->record.header.size)) {
+	if (unlikely(output->careful) &&
+	    !perf_defer_room(event, output->record.header.size)) {
 		output->full = true;
 		return;
 	}
+	if (perf_output_begin(&handle, &sample, event, output->record.header.size))
+		return;
 
 	/* Not before: a PERF_RECORD_LOST in front has set them anew. */
 	if (unlikely(output->ids)) {
@@ -268,19 +304,25 @@ static void perf_defer_write_remote(struct perf_defer_output *output)
 }
 
 /* Leave the stack with who is disabling an event of the session, if anybody. */
-static bool perf_defer_leave(struct perf_defer_output *output)
+static void perf_defer_leave(struct perf_defer_output *output)
 {
 	struct perf_defer_session *session = output->session;
 	struct unwind_stacktrace *trace = output->trace;
 	struct perf_defer_left *left;
 
+	/*
+	 * Behind the looks at the events: who disables one has called
+	 * perf_defer_drain_begin() before that, with barriers in between for the
+	 * event's CPU to be asked. One of the two sees the other.
+	 */
+	smp_rmb();
 	if (likely(!READ_ONCE(session->draining)))
-		return false;
+		return;
 
 	left = kvmalloc(struct_size(left, entries, trace->nr),
 			GFP_KERNEL | __GFP_NOWARN);
 	if (!left)
-		return false;
+		return;
 
 	left->task = get_task_struct(current);
 	perf_defer_get_ids(&left->ids, current);
@@ -293,11 +335,10 @@ static bool perf_defer_leave(struct perf_defer_output *output)
 	scoped_guard(raw_spinlock_irq, &session->lock) {
 		if (session->draining) {
 			list_add_tail(&left->node, &session->left);
-			return true;
+			return;
 		}
 	}
 	perf_defer_left_free(left);
-	return false;
 }
 
 /*
@@ -393,9 +434,6 @@ static void perf_defer_deliver(struct perf_defer_session *session,
 	    xa_erase(&session->drained, output->record.cookie))
 		return;
 
-	if (perf_defer_leave(output))
-		return;
-
 	/* Those CPUs run other tasks. */
 	ids.tgid = task_tgid(current);
 	ids.tid = task_pid(current);
@@ -405,6 +443,8 @@ static void perf_defer_deliver(struct perf_defer_session *session,
 	     cpu = perf_defer_next_cpu(session, cpu))
 		smp_call_function_single(cpu, perf_defer_write_cpu, output, 1);
 	output->ids = NULL;
+	if (!output->written)
+		perf_defer_leave(output);
 }
 
 /* After the last of a session's events nobody finds it any more. */
@@ -559,7 +599,8 @@ static int perf_defer_client_init(struct perf_defer_client *client)
  * How many wait; at times more, never less. Who is seen to be done has asked
  * before, maybe on another CPU: that is seen then, too.
  */
-static unsigned long perf_defer_waiting(struct perf_defer_client *client)
+static unsigned long perf_defer_waiting(struct perf_defer_client *client,
+					unsigned long *all)
 {
 	unsigned long asked = 0, done = 0;
 	int cpu;
@@ -570,6 +611,8 @@ static unsigned long perf_defer_waiting(struct perf_defer_client *client)
 	smp_mb();
 	for_each_possible_cpu(cpu)
 		asked += READ_ONCE(per_cpu_ptr(client->count, cpu)->asked);
+	if (all)
+		*all = asked;
 	return asked - done;
 }
 
@@ -599,6 +642,7 @@ static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 	raw_spin_lock_init(&session->lock);
 	INIT_LIST_HEAD(&session->left);
 	INIT_LIST_HEAD(&session->outputs);
+	INIT_LIST_HEAD(&session->targets);
 	INIT_LIST_HEAD(&session->shared);
 	xa_init(&session->drained);
 
@@ -687,9 +731,10 @@ int perf_defer_init(struct perf_event *event)
 	event->defer = session;
 
 	INIT_LIST_HEAD(&event->defer_entry);
-	if (event->attr.defer_output && !event->hw.target) {
+	if (event->attr.defer_output && !(event->hw.target && event->parent)) {
 		raw_spin_lock_irq(&session->lock);
-		list_add_tail(&event->defer_entry, &session->outputs);
+		list_add_tail(&event->defer_entry, event->hw.target ?
+			      &session->targets : &session->outputs);
 		raw_spin_unlock_irq(&session->lock);
 	}
 	return 0;
@@ -715,15 +760,41 @@ void perf_defer_exit(struct perf_event *event)
 	perf_defer_put(session);
 }
 
+/* May the current task open such an event for all tasks? */
+static bool perf_defer_may_show_all(struct perf_event *event)
+{
+	return perfmon_capable() ||
+	       (!event->hw.target && !perf_allow_cpu());
+}
+
 /*
  * The current task must have been allowed to open the event for @task. After an
  * execve() that gives the task more rights than that, nobody waits for it.
  */
-static bool perf_defer_may_show(struct task_struct *task)
+static bool perf_defer_may_show(struct perf_event *event,
+				struct task_struct *task)
 {
 	return ptrace_may_access(task, PTRACE_MODE_READ_REALCREDS |
 				       PTRACE_MODE_NOAUDIT) ||
-	       perfmon_capable();
+	       perf_defer_may_show_all(event);
+}
+
+/* Will another event of the session be disabled after this one? */
+static bool perf_defer_is_last(struct perf_event *event)
+{
+	struct perf_defer_session *session = event->defer;
+	struct perf_event *other;
+
+	guard(raw_spinlock_irq)(&session->lock);
+	list_for_each_entry(other, &session->outputs, defer_entry) {
+		if (other != event && perf_defer_counts(other))
+			return false;
+	}
+	list_for_each_entry(other, &session->targets, defer_entry) {
+		if (other != event && perf_defer_counts(other))
+			return false;
+	}
+	return true;
 }
 
 static bool perf_defer_same_tid(const struct perf_defer_ids *ids,
@@ -736,7 +807,8 @@ static bool perf_defer_same_tid(const struct perf_defer_ids *ids,
 /*
  * Returns 0; -EAGAIN for a task that is running, -EBUSY for one whose memory map
  * is locked, to be looked at once more if there is time; -ENOSPC when the buffer
- * is full. The @last time a locked one's stack is given up: it is an empty one.
+ * is full, and another event has its turn yet; -EACCES and -ENOMEM. The @last time
+ * a locked one's stack is given up: it is an empty one.
  */
 static int perf_defer_drain_task(struct perf_event *event,
 				 struct task_struct *task,
@@ -753,9 +825,10 @@ static int perf_defer_drain_task(struct perf_event *event,
 	int ret, err = 0;
 
 	/* Once a session, whichever of its events are disabled. */
-	if (xa_load(&session->drained, READ_ONCE(task->unwind_info.cookie)) ||
-	    !perf_defer_may_show(task))
+	if (xa_load(&session->drained, READ_ONCE(task->unwind_info.cookie)))
 		return 0;
+	if (!perf_defer_may_show(event, task))
+		return -EACCES;
 
 	if (!perf_defer_get_ids(&ids, task))
 		goto out;
@@ -764,7 +837,7 @@ static int perf_defer_drain_task(struct perf_event *event,
 				     min_t(u32, event->attr.sample_max_stack,
 					   UNWIND_USER_MAX_ENTRIES),
 				     &output.record.cookie);
-	if (ret == -EAGAIN || (ret == -EBUSY && !last)) {
+	if (ret == -EAGAIN || ret == -ENOMEM || (ret == -EBUSY && !last)) {
 		err = ret;
 		goto out;
 	}
@@ -779,17 +852,26 @@ static int perf_defer_drain_task(struct perf_event *event,
 		err = -EAGAIN;
 		goto out;
 	}
-	if (!perf_defer_may_show(task))
+	if (!perf_defer_may_show(event, task)) {
+		err = -EACCES;
 		goto out;
+	}
 
 	if (xa_insert(&session->drained, output.record.cookie, xa_mk_value(0),
 		      GFP_KERNEL_ACCOUNT) == -EBUSY)
 		goto out;
+	/*
+	 * Where there is no room: the buffer of the next event that is disabled
+	 * may have some. The last one has to count what is lost.
+	 */
+	output.careful = true;
 	perf_defer_write_remote(&output);
-	if (output.full) {
-		/* The buffer of the next event that is disabled may have room. */
+	if (output.full && !perf_defer_is_last(event)) {
 		xa_erase(&session->drained, output.record.cookie);
 		err = -ENOSPC;
+	} else if (output.full) {
+		output.careful = false;
+		perf_defer_write_remote(&output);
 	}
 out:
 	perf_defer_put_ids(&ids);
@@ -815,21 +897,23 @@ static unsigned int perf_defer_collect(struct perf_defer_client *client,
 }
 
 /*
- * One look at all tasks. Returns 0; -EBUSY or -EAGAIN if some of them are worth
- * another, see above.
+ * One look at all tasks, unless nobody has asked since all were settled: the events
+ * of a session are disabled one after the other, and the first one has it all.
+ * Returns 0; -EBUSY or -EAGAIN if some of them are worth another, see above.
  */
 static int perf_defer_drain_tasks(struct perf_event *event,
 				  struct unwind_stacktrace *trace, bool last)
 {
-	struct perf_defer_client *client = event->defer->client;
+	struct perf_defer_session *session = event->defer;
+	struct perf_defer_client *client = session->client;
 	struct task_struct **tasks __free(kvfree) = NULL;
+	unsigned long waiting, asked;
+	bool full = false, all = true;
 	unsigned int nr, max, i;
-	unsigned long waiting;
-	bool full = false;
 	int err = 0;
 
-	waiting = perf_defer_waiting(client);
-	if (!waiting)
+	waiting = perf_defer_waiting(client, &asked);
+	if (!waiting || asked == READ_ONCE(session->settled))
 		return 0;
 
 	/* A few more may have joined; if there are many, they are next. */
@@ -851,6 +935,10 @@ static int perf_defer_drain_tasks(struct perf_event *event,
 		case -ENOSPC:
 			full = true;
 			break;
+		case -EACCES:
+		case -ENOMEM:
+			all = false;
+			break;
 		}
 		put_task_struct(tasks[i]);
 		cond_resched();
@@ -858,7 +946,11 @@ static int perf_defer_drain_tasks(struct perf_event *event,
 	if (full || err)
 		return full ? 0 : err;
 	/* Who is counted and does not wait any more is being walked right now. */
-	return nr == max || perf_defer_waiting(client) > nr ? -EAGAIN : 0;
+	if (nr == max || perf_defer_waiting(client, NULL) > nr)
+		return -EAGAIN;
+	if (all)
+		WRITE_ONCE(session->settled, asked);
+	return 0;
 }
 
 /* Write what was left by tasks that came out while the event was disabled. */
@@ -887,8 +979,8 @@ static void perf_defer_drain_left(struct perf_event *event, bool end)
 			.record	= { .cookie = left->cookie },
 		};
 
-		if ((left->dumpable || perfmon_capable()) &&
-		    perf_defer_may_show(left->task) &&
+		if ((left->dumpable || perf_defer_may_show_all(event)) &&
+		    perf_defer_may_show(event, left->task) &&
 		    !xa_load(&session->drained, left->cookie))
 			perf_defer_write_remote(&output);
 		perf_defer_left_free(left);
@@ -935,8 +1027,9 @@ static unsigned long perf_defer_deadline(struct perf_defer_session *session)
  * perf_defer_drain_end - an event has been disabled
  * @event:	the event, which perf_defer_drain_begin() was called for
  *
- * Writes into the event's buffer the stacks that its session still waits for. It
- * takes no longer than before when there is none, and else the time of the walks;
+ * Writes into the event's buffer the stacks that its session still waits for. That
+ * takes a look at two counters of every CPU where there is none, and else the time
+ * of the walks;
  * where tasks are running at most PERF_DEFER_DRAIN_MS, once for all events that
  * are disabled within a second; where memory maps are locked at most
  * PERF_DEFER_LOCK_MS, once for each such task.
@@ -957,7 +1050,7 @@ void perf_defer_drain_end(struct perf_event *event)
 	unwind_deferred_flush();
 
 	max = min_t(u32, event->attr.sample_max_stack, UNWIND_USER_MAX_ENTRIES);
-	if (perf_defer_waiting(event->defer->client))
+	if (perf_defer_waiting(event->defer->client, NULL))
 		trace.entries = kvmalloc_array(max, sizeof(*trace.entries),
 					       GFP_KERNEL | __GFP_NOWARN);
 	else	/* Of the tasks that were walked from outside none waits. */

@@ -83,7 +83,8 @@
  * restores the FPU's registers can be traced. No interrupt is raised for that.
  * Requests other than an NMI's leave a second mark, which goes the same way as
  * the first. When the walk finds it gone, user space has run, and there is no
- * stack.
+ * stack. A request in between, of the next entry, is refused (-EAGAIN): what waits
+ * is not its stack.
  *
  * Within an entry
  *
@@ -264,6 +265,10 @@ again:
 		if (unlikely(info->exec == EXEC_NONE &&
 			     !same_start(&info->regs, regs)))
 			return -EAGAIN;
+		/* Asked for behind the exit loop, and user space has run since? */
+		if (unlikely(!(state & STATE_NMI) &&
+			     !arch_unwind_entry_asked(current)))
+			return -EAGAIN;
 	} else if (!live ||
 		   (info->exec == EXEC_NONE && !same_start(&info->regs, regs))) {
 		/*
@@ -291,6 +296,9 @@ again:
 
 		new = (u64)READ_ONCE(registrations) << STATE_COUNT |
 		      STATE_OPEN | mine | (nmi ? STATE_NMI : 0);
+		/* Before: who joins it looks for the mark. */
+		if (!nmi)
+			arch_unwind_entry_ask();
 		if (unlikely(!try_cmpxchg64(&info->state, &state, new)))
 			goto again;
 		unwind_test_point(info);
@@ -310,8 +318,12 @@ again:
 	}
 	new |= mine;
 	/* Also while bits wait that have become stale, it is queued. */
-	if (nmi && !(state & UNWIND_WAITS_MASK))
-		new |= STATE_NMI;
+	if (!(state & UNWIND_WAITS_MASK)) {
+		if (nmi)
+			new |= STATE_NMI;
+		else
+			arch_unwind_entry_ask();
+	}
 	unwind_test_point(info);
 	if (unlikely(!try_cmpxchg64(&info->state, &state, new)))
 		goto again;
@@ -322,11 +334,12 @@ again:
 
 /*
  * Take from @info all who wait, and what their stack starts from. Returns the
- * state as it was.
+ * state as it was. If they are @late it ends there: what is asked for in this
+ * entry is of another stack.
  */
 static __always_inline u64
-__unwind_take(struct unwind_task_info *info, struct unwind_user_regs *regs,
-	      u64 *cookie)
+__unwind_take(struct unwind_task_info *info, bool late,
+	      struct unwind_user_regs *regs, u64 *cookie)
 {
 	u64 state;
 
@@ -335,7 +348,8 @@ __unwind_take(struct unwind_task_info *info, struct unwind_user_regs *regs,
 	*regs = info->regs;
 	*cookie = info->cookie;
 	unwind_test_point(info);
-	arch_unwind_entry_mark();
+	if (likely(!late))
+		arch_unwind_entry_mark();
 
 	unwind_test_point(info);
 	state = READ_ONCE(info->state);
@@ -355,10 +369,10 @@ int unwind_request(struct unwind_task_info *info, unsigned int bit,
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_request);
 
-u64 unwind_take(struct unwind_task_info *info, struct unwind_user_regs *regs,
-		u64 *cookie)
+u64 unwind_take(struct unwind_task_info *info, bool late,
+		struct unwind_user_regs *regs, u64 *cookie)
 {
-	return __unwind_take(info, regs, cookie);
+	return __unwind_take(info, late, regs, cookie);
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_take);
 #endif
@@ -500,25 +514,28 @@ VISIBLE_IF_KUNIT void unwind_deferred_run(struct unwind_task_info *info)
 	struct unwind_buffer *buffer = NULL;
 	u64 state, waits, cookie;
 	unsigned int max, nr = 0;
-	bool again;
+	bool again, late;
 	int idx;
+
+	/* As long as somebody waits, this and the registers do not change. */
+	state = READ_ONCE(info->state);
+	if (unlikely(!(state & UNWIND_WAITS_MASK)))
+		return;
+	late = late_now(state, &info->regs);
 
 	/*
 	 * An NMI in between is either among those that are taken, and what it
 	 * wants is read the second time, or it finds that left for its own walk.
 	 */
 	max = xchg(&info->want, 0);
-	again = walked_before(READ_ONCE(info->state));
+	again = walked_before(state);
 	if (likely(!again) || max < info->walked)
 		WRITE_ONCE(info->walked, max);
-	state = __unwind_take(info, &regs, &cookie);
-	if (unlikely(!(state & UNWIND_WAITS_MASK)))
-		return;
+	state = __unwind_take(info, late, &regs, &cookie);
 	max = max(max, READ_ONCE(info->want));
 	max = min(max, READ_ONCE(clients_max));
 
-	if (likely(info->exec != EXEC_NO_STACK && !late_now(state, &regs) &&
-		   max))
+	if (likely(info->exec != EXEC_NO_STACK && !late && max))
 		buffer = buffer_get(info, again, max);
 	if (likely(buffer)) {
 		buffer_walk(buffer, &regs, cookie, max);
@@ -694,8 +711,6 @@ int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 	if (ret != UNWIND_QUEUE)
 		return ret;
 
-	if (!nmi)
-		arch_unwind_entry_ask();
 	ret = task_work_add(current, &info->work,
 			    nmi ? TWA_NMI_CURRENT : TWA_RESUME | TWAF_NO_ALLOC);
 	/* It fails for a task that is exiting, and that was looked at. */

@@ -26,8 +26,8 @@ bool unwind_late(u64 state, const struct unwind_user_regs *then,
 #if IS_ENABLED(CONFIG_UNWIND_KUNIT_TEST)
 int unwind_request(struct unwind_task_info *info, unsigned int bit,
 		   const struct unwind_user_regs *regs, bool nmi, u64 *cookie);
-u64 unwind_take(struct unwind_task_info *info, struct unwind_user_regs *regs,
-		u64 *cookie);
+u64 unwind_take(struct unwind_task_info *info, bool late,
+		struct unwind_user_regs *regs, u64 *cookie);
 #endif
 
 #if IS_ENABLED(CONFIG_KUNIT)

@@ -39,6 +39,7 @@
  * @cookie:	names the stack
  * @switches:	how often the task has been switched out so far
  * @regs:	its user registers
+ * @max:	the most entries that those who asked want
  * @no_stack:	there is no user stack: the task is in an execve(), or its user
  *		space has run since it was asked for
  * @nr_real:	entries of @real
@@ -50,6 +51,7 @@ struct remote_start {
 	u64			cookie;
 	unsigned long		switches;
 	struct unwind_user_regs	regs;
+	unsigned int		max;
 	bool			no_stack;
 	unsigned int		nr_real;
 	unsigned long		real[REMOTE_URETPROBES];
@@ -88,6 +90,8 @@ static int remote_look(struct task_struct *task, void *data)
 	start->cookie	= info->cookie;
 	start->switches	= task->nvcsw + task->nivcsw;
 	start->regs	= info->regs;
+	/* 0 between the two reads in unwind_deferred_run(), asleep by preemption */
+	start->max	= READ_ONCE(info->want) ?: UINT_MAX;
 	start->no_stack	= info->exec == EXEC_NO_STACK || remote_late(task);
 	start->nr_real	= 0;
 #ifdef CONFIG_UPROBES
@@ -273,7 +277,7 @@ int unwind_deferred_remote(struct unwind_work *work, struct task_struct *task,
 		return -ESRCH;
 
 	if (mmap_read_trylock(rp.mm)) {
-		remote_walk(&rp, start, trace, max);
+		remote_walk(&rp, start, trace, min(max, start->max));
 		remote_page_put(&rp);
 		mmap_read_unlock(rp.mm);
 	} else {

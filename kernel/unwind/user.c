@@ -203,7 +203,8 @@ static unsigned int unwind_user_entry_frame(struct unwind_user_state *state,
 
 		if (!read_user(&word, state->cfa, sizeof(word)))
 			return 0;
-		ra = (u32)(word + state->cs_base);
+		/* 0 ends a chain; it is no address of a segment. */
+		ra = word ? (u32)(word + state->cs_base) : 0;
 	}
 	if (!user_text_address(state, ra))
 		return 0;

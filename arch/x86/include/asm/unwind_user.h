@@ -168,11 +168,13 @@ arch_unwind_user_record(unsigned long fp, const unsigned int word,
  * arch_exit_to_user_mode_prepare() clears on each and every return, so that
  * taking it back costs no instruction.
  *
- * Set in task context only.
+ * Set in task context only, by one instruction as the other mark is.
  */
 static __always_inline void arch_unwind_entry_mark(void)
 {
-	current_thread_info()->status |= TS_UNWIND;
+	asm volatile("orl %[mark], %[status]"
+		     : [status] "+m" (current_thread_info()->status)
+		     : [mark] "i" (TS_UNWIND));
 }
 
 static __always_inline bool arch_unwind_entry_marked(void)

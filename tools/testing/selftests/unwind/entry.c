@@ -437,6 +437,97 @@ TEST_F(entry, behind_the_exit_work)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/* What another session watches there. */
+struct watcher {
+	struct call	c[20];
+	pid_t		target;
+	int		stop[2];
+	int		state;	/* 1: it watches, 2: it has seen some; -1: it cannot */
+};
+
+static void watch_behind(void *arg)
+{
+	struct watcher *w = arg;
+	struct ut_opts opts = { .pid = w->target };
+	struct ut_session s;
+	int tp = -1;
+	char c;
+
+	if (!ut_open(&s, &opts))
+		tp = ut_add_tracepoint(&s, "x86_fpu", "x86_fpu_regs_activated");
+	w->state = tp >= 0 && !ut_enable(&s) ? 1 : -1;
+	ut_read_all(w->stop[0], &c, 1);
+	ut_disable(&s);
+	if (!ut_drain(&s) && ut_count_samples(&s, tp, w->target) > 3)
+		w->state = 2;
+	ut_close(&s);
+}
+
+static __attribute__((noinline)) void one_way(void *arg)
+{
+	move_to(arg);
+	asm volatile("");
+}
+
+static __attribute__((noinline)) void another_way(void *arg)
+{
+	move_to(arg);
+	asm volatile("");
+}
+
+/*
+ * What waits of a request there is not the stack of the next entry, though its
+ * registers are the same: not for a session that asks before it is walked, and
+ * for one that asks after that neither.
+ */
+TEST_F(entry, behind_the_exit_work_of_another)
+{
+	struct watcher *w = ut_shared(sizeof(*w));
+	int cpus[UT_MAX_CPUS], enter, exit;
+	struct ut_stack got;
+	enum ut_kind kind;
+	struct ut_child c;
+	struct ut_rec *r;
+	unsigned int i;
+
+	ASSERT_NE(NULL, w);
+	if (ut_online_cpus(cpus, UT_MAX_CPUS) < 2)
+		SKIP(return, "needs two CPUs");
+	w->target = getpid();
+	ASSERT_EQ(0, pipe(w->stop));
+	ASSERT_EQ(0, ut_fork(&c, watch_behind, w));
+	ASSERT_EQ(0, ut_go(&c));
+	while (!UT_READ(w->state))
+		usleep(1000);
+	ASSERT_EQ(1, w->state);
+
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_sched_setaffinity");
+	ASSERT_LE(0, enter);
+	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_sched_setaffinity");
+	ASSERT_LE(0, exit);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	for (i = 0; i < ARRAY_SIZE(w->c); i++) {
+		w->c[i].nr = cpus[i % 2];
+		ASSERT_EQ(0, ut_ladder(7, i % 3 ? one_way : another_way, &w->c[i]));
+		ASSERT_EQ(0, w->c[i].ret);
+	}
+	ut_disable(&self->s);
+	ASSERT_EQ(1, write(w->stop[1], "s", 1));
+	EXPECT_EQ(0, ut_wait(&c));
+	EXPECT_EQ(2, w->state);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	/* Deferred or, where another stack is in the way, not; and the right one. */
+	for (i = 0; i < 2 * ARRAY_SIZE(w->c); i++) {
+		r = ut_sample(&self->s, i % 2 ? exit : enter, 0, i / 2);
+		ASSERT_NE(NULL, r);
+		kind = ut_user_stack(&self->s, r, &got);
+		EXPECT_TRUE(kind == UT_DEFERRED || kind == UT_IMMEDIATE);
+		EXPECT_TRUE(ut_same_stack(&got, &w->c[i / 2].st)) TH_LOG("sample %u", i);
+	}
+	munmap(w, sizeof(*w));
+}
+
 /* The timer interrupts a long system call again and again: still one entry. */
 TEST_F_TIMEOUT(entry, interrupts_in_one_system_call, 120)
 {

@@ -266,14 +266,22 @@ TEST_F(exec, old_image_goes)
 
 static void failing(void *arg)
 {
+	char text[] = "/tmp/unwind_exec.XXXXXX";
 	struct shared *sh = arg;
-	int i;
+	int i, fd = mkstemp(text);
 
-	/* Not there; not a program; too much of an argument list. */
-	for (i = 0; i < 3; i++) {
+	if (fd < 0 || ut_write_all(fd, "no program\n", 11) || fchmod(fd, 0755))
+		sh->ret = -1;
+	close(fd);
+	/*
+	 * Not there; not executable; too much of an argument list; and what is found
+	 * to be no program when it has been opened and read.
+	 */
+	for (i = 0; i < 4; i++) {
 		static char *huge[3] = { "x" };
 		const char *path = i == 0 ? "/nonexistent" :
-				   i == 1 ? "/proc/self/status" : sh->path;
+				   i == 1 ? "/proc/self/status" :
+				   i == 2 ? sh->path : text;
 
 		if (i == 2) {
 			huge[1] = malloc(1 << 20);
@@ -283,6 +291,7 @@ static void failing(void *arg)
 		sh->ret |= ut_syscall3(&sh->st[i], __NR_execve, path, i == 2 ? huge : new_argv,
 				       NULL) >= 0;
 	}
+	unlink(text);
 }
 
 static void ladder_failing(void *arg)
@@ -308,7 +317,7 @@ TEST_F(exec, failed)
 	ASSERT_EQ(0, self->sh->ret);
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < 4; i++) {
 		a = ut_sample(&self->s, enter, self->c.pid, i);
 		b = ut_sample(&self->s, exit, self->c.pid, i);
 		EXPECT_TRUE(ut_stack_is(&self->s, a, &self->sh->st[i]));
@@ -449,6 +458,26 @@ TEST_F(exec_threads, from_another_thread)
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_NE(self->c.pid, self->sh->tid[0]);
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, self->sh->tid[0], 0),
+				&self->sh->st[0]));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* The same for what is asked for at the last moment at which it has that. */
+TEST_F(exec_threads, from_another_thread_late)
+{
+	int prepare;
+
+	ASSERT_EQ(0, ut_fork(&self->c, exec_from_thread, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true, false));
+	prepare = ut_add_tracepoint(&self->s, "sched", "sched_prepare_exec");
+	ASSERT_LE(0, prepare);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(7 << 8, ut_wait(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_NE(self->c.pid, self->sh->tid[0]);
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, prepare, self->sh->tid[0], 0),
 				&self->sh->st[0]));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }

@@ -378,7 +378,8 @@ static void drain(struct fuzz_event *e)
 	struct perf_event_mmap_page *page = (void *)e->base;
 	__u64 head;
 
-	if (!e->base || !e->size)
+	/* The buffer of another event is that one's to read, in the way it is mapped. */
+	if (!e->base || !e->size || e->redirected)
 		return;
 	head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
 	if (e->attr.write_backward) {

@@ -535,6 +535,76 @@ TEST_F_TIMEOUT(at_the_end, many_tasks, 120)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+static void deep_asleep(void *arg)
+{
+	ut_ladder(100, fall_asleep, arg);
+}
+
+/*
+ * More than the buffers have room for: the buffer of each event that is disabled
+ * takes what it can, and the last one counts the rest.
+ */
+TEST_F_TIMEOUT(at_the_end, many_too_large, 120)
+{
+	struct many *m = ut_shared(sizeof(*m));
+	struct ut_opts opts = { .pid = -1, .per_cpu = true, .pages = 2 };
+	__u64 lost_samples, lost;
+	unsigned int records = 0;
+	int i;
+
+	ASSERT_NE(NULL, m);
+	for (i = 0; i < MANY; i++) {
+		m->sh[i].how = NANOSLEEP;
+		ASSERT_EQ(0, ut_fork(&m->c[i], deep_asleep, &m->sh[i]));
+	}
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	for (i = 0; i < MANY; i++) {
+		ASSERT_EQ(0, ut_go(&m->c[i]));
+		wait_called(&m->sh[i]);
+		ASSERT_TRUE(ut_wait_state(m->c[i].pid, "S"));
+		ASSERT_EQ(0, ut_drain(&self->s));
+	}
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_lost(&self->s, &lost_samples, &lost));
+	EXPECT_EQ(0, lost_samples);
+	for (i = 0; i < MANY; i++) {
+		EXPECT_NE(NULL, ut_sample(&self->s, 0, m->c[i].pid, 0));
+		records += ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, m->c[i].pid);
+		kill(m->c[i].pid, SIGKILL);
+		ut_wait(&m->c[i]);
+	}
+	/* A record has 100 addresses and a few more; some other one may be there. */
+	EXPECT_LE(7 * self->s.nr_rings, records);
+	EXPECT_GE(9 * self->s.nr_rings, records);
+	EXPECT_EQ(MANY, records + lost);
+}
+
+/* Who asked for three frames does not get more because the task was asleep. */
+TEST_F(at_the_end, max_stack)
+{
+	struct ut_opts opts = { .max_stack = 3 };
+	struct ut_stack got;
+
+	self->sh->how = PAUSE;
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_asleep, self->sh));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(UT_DEFERRED,
+		  ut_user_stack(&self->s, ut_sample(&self->s, 0, self->c.pid, 0), &got));
+	EXPECT_EQ(3, got.nr);
+	EXPECT_TRUE(ut_stack_within(&got, &self->sh->st));
+}
+
 /* Enabled again after that, the session goes on: the next entry, the next stack. */
 TEST_F(at_the_end, and_again)
 {
