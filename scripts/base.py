@@ -6,13 +6,20 @@ import os
 import re
 import shutil
 
-from common import Failure, Step, call, is_full, remedy_of, say, walk
+from common import (Failure, Step, call, is_full, read_text, refuse_edits,
+                    remedy_of, say, walk, write_text)
 
 PACKAGE = "linux-source-6.12"
 TARBALL = "/usr/src/linux-source-6.12.tar.xz"
 OLDEST = 100
 ANOTHER = ("name a 6.12.y, from 6.12.%d on, with KERNEL_SRC= (a directory or a "
            "tarball)" % OLDEST)
+# What in the build directory is not made of the base, or is made anew each time:
+# each layer of scripts/check empties its own directory, and it may be what
+# called us.
+KEPT = ("log", "demo", "check", "vm", "vm.status", "fuzz", "bench", ".lock",
+        "base", "base.new", "base.old", "base.id", "base.next",
+        "base.next.new")
 
 
 def version_of(makefile):
@@ -72,20 +79,26 @@ def files_of(directory):
 
 
 def read_makefile(source, log):
+    """(its top Makefile, how many directories a tarball has above that)"""
     if os.path.isdir(source):
         try:
             with open(os.path.join(source, "Makefile"),
                       errors="replace") as f:
-                return f.read()
+                return f.read(), 0
         except OSError:
             raise Failure(f"{source} has no Makefile at its top; "
                           f"{ANOTHER}") from None
-    result = call(["tar", "-xOf", source, "--wildcards",
-                   "--no-wildcards-match-slash", "--occurrence=1",
-                   "*/Makefile"], log=log, check=False)
-    if result.returncode:
-        tell_tarball(source, result.stdout, log)
-    return result.stdout
+    said = []
+    # the second where all names begin with "./"; in this order, as it would
+    # find ./arch/Makefile of what was packed without a directory above it
+    for depth, pattern in (1, "*/Makefile"), (2, "./*/Makefile"):
+        result = call(["tar", "-xOf", source, "--wildcards",
+                       "--no-wildcards-match-slash", "--occurrence=1",
+                       pattern], log=log, check=False)
+        if not result.returncode:
+            return result.stdout, depth
+        said.append(result.stdout)
+    tell_tarball(source, said[0], log)
 
 
 def tell_tarball(source, said, log):
@@ -105,7 +118,7 @@ def tell_tarball(source, said, log):
                   + f"\n  log: {log}\n  {remedy}")
 
 
-def unpack(source, target, log):
+def unpack(source, target, log, depth):
     if os.path.isdir(source):
         for path in files_of(source):
             full = os.path.join(target, path)
@@ -115,14 +128,61 @@ def unpack(source, target, log):
     else:
         os.makedirs(target)
         result = call(["tar", "-xf", source, "-C", target,
-                       "--strip-components=1", "--no-same-owner"], log=log,
-                      check=False)
+                       f"--strip-components={depth}", "--no-same-owner"],
+                      log=log, check=False)
         if result.returncode:
             tell_tarball(source, result.stdout, log)
 
 
+def remove(build, name):
+    """Removes all of a file or directory in @build at once, as it seems to who
+    looks for it by its name."""
+    path, old = os.path.join(build, name), os.path.join(build, "base.old")
+    os.rename(path, old)
+    if os.path.isdir(old) and not os.path.islink(old):
+        shutil.rmtree(old)
+    else:
+        os.unlink(old)
+
+
+def switch(build):
+    """Puts the base that is unpacked in base.new, and whose identity base.next
+    has, in the place of the one before, if there is one.
+
+    All that was made of that one goes: objects look newer than the sources of
+    any base. A run that is cut short in here is completed by the next one, as
+    base.next goes last; base.id, which says what the base is that all else was
+    made of, is not there until then.
+    """
+    base, fresh, old, id_file, following = (
+        os.path.join(build, name) for name in
+        ("base", "base.new", "base.old", "base.id", "base.next"))
+    if os.path.lexists(old):
+        # from a run that was cut short
+        remove(build, "base.old")
+    # in a directory without these we have made nothing
+    if any(os.path.exists(os.path.join(build, name)) for name in
+           ("base.id", "log/tree.log", "log/kernel-base.log")):
+        made = sorted(set(os.listdir(build)) - set(KEPT))
+    else:
+        made = []
+    if os.path.exists(id_file):
+        os.unlink(id_file)
+    if made:
+        say(f"base: removing what was made of another one in {build}: "
+            + ", ".join(made))
+    for name in made:
+        remove(build, name)
+    if os.path.isdir(fresh):
+        if os.path.isdir(base):
+            remove(build, "base")
+        os.rename(fresh, base)
+    os.rename(following, id_file)
+
+
 def acquire(build, source):
-    """Makes build/base what @source is; True when that changed it.
+    """Makes build/base what @source is. Another base takes with it what was
+    made of the one before, the tree too; not with unsaved work in that.
 
     Without a @source a base that is there already is kept, else Debian's
     package is unpacked.
@@ -130,16 +190,14 @@ def acquire(build, source):
     base = os.path.join(build, "base")
     id_file = os.path.join(build, "base.id")
     log = os.path.join(build, "log", "base.log")
+    if os.path.exists(os.path.join(build, "base.next")):
+        switch(build)
     have = None
-    if os.path.isdir(base):
-        try:
-            with open(id_file) as f:
-                have = f.read()
-        except FileNotFoundError:
-            pass
+    if os.path.isdir(base) and os.path.exists(id_file):
+        have = read_text(id_file)
     if not source:
         if have:
-            return False
+            return
         source = TARBALL
         if not os.path.exists(source):
             raise Failure(
@@ -149,31 +207,21 @@ def acquire(build, source):
         raise Failure(f"KERNEL_SRC={source}: no such directory or tarball")
     source = os.path.realpath(os.path.expanduser(source))
     open(log, "w").close()
-    version = check_version(read_makefile(source, log), source)
+    makefile, depth = read_makefile(source, log)
+    version = check_version(makefile, source)
     want = identity(source)
     if have == want:
-        return False
+        return
+    # before the minutes that unpacking may take
+    refuse_edits(build)
     with Step(f"base: unpacking Linux {version} from {source}"):
         fresh = base + ".new"
         if os.path.exists(fresh):
             shutil.rmtree(fresh)
-        unpack(source, fresh, log)
+        unpack(source, fresh, log, depth)
         for needed in ("Makefile", "scripts/checkpatch.pl"):
             if not os.path.exists(os.path.join(fresh, needed)):
                 raise Failure(f"{source} is not a whole kernel source: it "
                               f"has no {needed}; {ANOTHER}")
-        if os.path.exists(id_file):
-            os.unlink(id_file)
-        if os.path.exists(base):
-            shutil.rmtree(base)
-        os.rename(fresh, base)
-        with open(id_file + ".new", "w") as f:
-            f.write(want)
-        os.rename(id_file + ".new", id_file)
-    # objects made of another base look newer than this one's sources
-    for name in ("kernel", "kernel-base", "kernel-bench", "perf", "configs"):
-        path = os.path.join(build, name)
-        if os.path.isdir(path):
-            say(f"base: removing {path}, made of another base")
-            shutil.rmtree(path)
-    return True
+    write_text(os.path.join(build, "base.next"), want)
+    switch(build)

@@ -417,6 +417,39 @@ def tell_strays(strays, tree):
     return "\n".join(lines)
 
 
+def refuse_edits(build):
+    """Raises when the tree has what patches/ does not have."""
+    tree = os.path.join(build, TREE_NAME)
+    if not os.path.isdir(os.path.join(tree, ".git")):
+        return
+    git = Git(tree)
+    how = (f"  make refresh writes commits back to patches/; to throw them "
+           f"away:\n    git -C {tree} reset --hard {APPLIED}")
+    changed = git("status", "--porcelain", "--untracked-files=no")
+    if changed:
+        raise Failure(f"{tree} has edits that are not committed:\n"
+                      + "\n".join("    " + line
+                                  for line in changed.split("\n")[:20])
+                      + f"\n  commit them there, then\n{how}")
+    if git("rev-parse", "HEAD") != git("rev-parse", APPLIED):
+        log = git("log", "--oneline", f"{APPLIED}..HEAD", "--")
+        raise Failure(f"{tree} has commits that are not in patches/:\n"
+                      + "\n".join("    " + line
+                                  for line in log.split("\n")[:20])
+                      + f"\n{how}")
+    if not os.path.exists(os.path.join(build, "base.id")) or \
+            not os.path.isdir(os.path.join(build, "base")):
+        # without a whole base there is nothing to compare with
+        return
+    strays = stray_edits(build, tree, git)
+    if strays:
+        raise Failure(
+            f"{tree} has edits of files that are not under git there:\n"
+            + tell_strays(strays, tree)
+            + "\n  git add and commit them there and run make refresh, or "
+            "bring them back to what the base has (build/base)")
+
+
 def install_kselftests(build, headers, objects, log):
     """Builds the kselftests in @objects, with the kernel's headers, which are
     made in @headers; returns where they are installed."""
