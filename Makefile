@@ -8,8 +8,10 @@ SHELL := /bin/sh
 build := $(CURDIR)/build
 export BUILD := $(build)
 
-# a command may hold anything, a dollar sign too, as it was typed
+# a command may hold anything, a dollar sign too, as it was typed; make itself
+# would hand CMD on with its dollar signs looked at
 export RUN_CMD := $(value CMD)
+unexport CMD
 export KERNEL_SRC JOBS ACCEL LAYER PEER_PERF
 export STRESS_SECONDS FUZZ_SECONDS FUZZ_EVENTS_SECONDS
 
@@ -29,10 +31,10 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 	--env PATH=$(build)/perf:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 	--env PERF_EXEC_PATH=$(build)/linux-6.12/tools/perf $(ARGS)
 
-.PHONY: help demo check check-configs check-steps check-debug check-kcsan check-mutants \
+.PHONY: vm-run help demo check check-configs check-steps check-debug check-kcsan check-mutants \
 	tree tree-add \
 	kernel kernel-base kernel-debug kernel-kcsan perf vm series refresh \
-	packages bench-kernel bench-perf fuzz clean
+	packages packages-tree packages-demo packages-check bench-kernel bench-perf fuzz clean
 .NOTPARALLEL:
 
 help:
@@ -57,14 +59,14 @@ help:
 	@echo '  make check-steps       what each commit of the series touches builds'
 	@echo '  make perf              build/perf/perf'
 	@echo '  make vm                a shell in the guest'
-	@echo '  make vm CMD='"'...'"'      one command there; make fails if it does, and leaves its'
-	@echo '                         exit status in build/vm.status'
+	@echo '  make vm CMD='"'...'"'      one command there; make ends with its exit status, which'
+	@echo '                         is in build/vm.status as well'
 	@echo '  make bench-kernel      what a sampled call costs, in instructions, against the'
 	@echo '                         base; build/bench/kernel.json'
 	@echo '  make bench-perf        how long perf takes for deferred callchains, against the'
 	@echo '                         base'"'"'s perf and immediate ones; build/bench/perf.json'
 	@echo '  make fuzz              ten minutes of libFuzzer on the reader of perf.data'
-	@echo '  make clean             remove build/, unless the tree has unsaved work'
+	@echo '  make clean             remove build/, unless the tree has unsaved work (FORCE=1)'
 	@echo
 	@echo 'Variables, each at the end of any of these commands:'
 	@echo "  CMD='...'              vm: what to run; demo: what to profile. The host's root is"
@@ -90,10 +92,17 @@ help:
 	@echo '  JOBS=N                 compilers at once (all CPUs)'
 	@echo '  VERSION=N              series: [PATCH vN ...]'
 
-packages:
+# what a target needs and no more; the largest set that is asked for comes first
+packages packages-check:
+	@scripts/packages check
+
+packages-tree:
+	@scripts/packages tree
+
+packages-demo:
 	@scripts/packages
 
-tree: packages
+tree: packages-tree
 	@scripts/tree --build $(build)
 
 tree-add:
@@ -106,18 +115,18 @@ refresh:
 series: tree
 	@scripts/series --build $(build) $(if $(VERSION),--version $(VERSION))
 
-kernel: tree
+kernel: packages-demo tree
 	@scripts/build kernel
 
-kernel-base: packages
+kernel-base: packages-demo
 	@scripts/tree --build $(build) --base-only
 	@scripts/build kernel-base
 
 # what checks itself, for the layers debug and stress, and for check-kcsan
-kernel-debug kernel-kcsan: tree
+kernel-debug kernel-kcsan: packages-demo tree
 	@scripts/build $@
 
-perf: tree
+perf: packages-demo tree
 	@scripts/build perf
 
 # both kernels without the tests' hooks, which cost instructions
@@ -129,37 +138,55 @@ bench-perf: perf
 	@scripts/build perf-base
 	@bench/perf --build $(build) $(ARGS)
 
-fuzz: tree
+fuzz: packages-check tree
 	@scripts/build fuzz-session
 	@scripts/fuzz --build $(build) --seconds $(or $(FUZZ_SECONDS),600) $(ARGS)
 
-# make itself ends with 2 whatever status other than 0 a recipe had; it tells that
-# status as "Error N", and build/vm.status has it for scripts
-vm: $(which)
+# make ends with 2 whatever status other than 0 a recipe had. For the command's
+# own it loads a function that ends it (qemu/makeexit.c); where that cannot be
+# built, the status is told as "Error N". build/vm.status has it in both cases.
+ifneq ($(filter vm,$(MAKECMDGOALS)),)
+-load $(build)/vm/makeexit.so
+endif
+
+$(build)/vm/makeexit.so: qemu/makeexit.c
+	@mkdir -p $(@D)
+	@gcc -O2 -Wall -shared -fPIC -o $@ $< 2>/dev/null || :
+
+loaded = $(filter %/makeexit.so,$(.LOADED))
+
+vm-run: $(which)
 	@mkdir -p $(build)/demo; rm -f $(build)/vm.status
 	@if [ -n "$$RUN_CMD" ]; then $(vm) "$$RUN_CMD"; else $(vm); fi; \
-	status=$$?; echo $$status >$(build)/vm.status; exit $$status
+	status=$$?; echo $$status >$(build)/vm.status; \
+	$(if $(loaded),,exit $$status)
+
+# what a recipe says is expanded before any of it is run, hence two targets; and
+# with make -n too, which runs nothing
+vm: vm-run
+	@$(if $(findstring n,$(firstword -$(MAKEFLAGS))),,$(if $(loaded),$(exit-with \
+		$(file <$(build)/vm.status)))):
 
 demo: kernel perf
 	@scripts/demo --build $(build)
 
 # builds what it needs itself, as its first layer
-check: packages
+check: packages-check
 	@scripts/check --build $(build) $(ARGS)
 
-check-configs: tree
+check-configs: packages-check tree
 	@scripts/check --build $(build) --no-build $(ARGS) configs
 
-check-steps: tree
+check-steps: packages-check tree
 	@scripts/check --build $(build) --no-build $(ARGS) steps
 
-check-debug: packages
+check-debug: packages-check
 	@LAYER='debug stress' scripts/check --build $(build) $(ARGS)
 
-check-kcsan: packages
+check-kcsan: packages-check
 	@LAYER=kcsan scripts/check --build $(build) $(ARGS)
 
-check-mutants: tree
+check-mutants: packages-check tree
 	@scripts/mutants --build $(build) --edit
 	@scripts/build kernel-mutants
 	@scripts/mutants --build $(build) $(ARGS)
