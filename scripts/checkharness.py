@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
 """The tests of the frame itself: scripts/ and qemu/, for scripts/check."""
 
+import fcntl
 import os
 import pty
 import re
+import select
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import tarfile
+import termios
 import time
 import xml.etree.ElementTree
 
@@ -435,6 +439,15 @@ def run_scripts(layer):
             shutil.rmtree(box.build)
             tree("--kernel-src", tarball(box, kind))
             assert box.git("rev-parse", "HEAD") == heads
+        # as tar -C directory -c ./name and tar -C name -c . have them
+        for number, name in enumerate(("./linux-6.12.x", ".")):
+            path = os.path.join(layer.dir, f"dot{number}.tar")
+            with tarfile.open(path, "w") as tar:
+                tar.add(box.src, name)
+            tree("--kernel-src", path, "--base-only")
+            assert not subprocess.run(["diff", "-r", box.src, os.path.join(
+                box.build, "base")]).returncode
+        tree("--kernel-src", box.src)
         # the source named last is kept when none is named
         assert "up to date" in tree()
 
@@ -493,17 +506,91 @@ def run_scripts(layer):
         with open(path, "w") as f:
             f.write(re.sub(r"^SUBLEVEL = .*$", "SUBLEVEL = 200", text,
                            count=1, flags=re.M))
-        os.makedirs(os.path.join(box.build, "kernel"))
+        made = ("kernel", "kernel-debug", "mutants/linux", "perf-base", "steps")
+        kept = ("log", "demo", "vm", "fuzz/corpus", "bench")
+        for name in made + kept:
+            os.makedirs(os.path.join(box.build, name), exist_ok=True)
         box.write("kernel/brought.c", "int brought;\n")
+        new = ("kernel/brought.c is new",)
+        box.bad("tree", "--kernel-src", other, "--base-only", says=new)
         box.commit("test: bring", "kernel/brought.c")
-        box.bad("tree", "--kernel-src", other, says=("test: bring",))
+        for more in (), ("--base-only",):
+            box.bad("tree", "--kernel-src", other, *more,
+                    says=("test: bring",))
         box.back()
-        out = tree("--kernel-src", other)
-        assert "6.12.200" in out, out
-        assert not os.path.exists(os.path.join(box.build, "kernel"))
+        # nothing of the one before for what comes next to be called up to date
+        out = tree("--kernel-src", other, "--base-only")
+        assert "6.12.200" in out and "kernel-debug" in out, out
+        assert sublevels(box) == {"base": "200"}, sublevels(box)
+        there = [n for n in made if os.path.exists(os.path.join(box.build, n))]
+        assert not there, there
+        tree("--kernel-src", other)
+        assert sublevels(box) == {"base": "200", TREE_NAME: "200"}, \
+            sublevels(box)
         tree("--kernel-src", box.src)
+        gone = [n for n in kept
+                if not os.path.exists(os.path.join(box.build, n))]
+        assert not gone, gone
 
     test("another 6.12.y by KERNEL_SRC makes the tree anew", newer)
+
+    def switch_cut_short():
+        """The same, ended at each of its steps in turn."""
+        before = os.path.join(layer.dir, "before")
+        os.makedirs(os.path.join(box.build, "kernel"))
+        shutil.copytree(box.build, before, symlinks=True)
+        old = dict(sublevels(box), kernel=True)
+        for number in range(40):
+            shutil.rmtree(box.build)
+            shutil.copytree(before, box.build, symlinks=True)
+            status = subprocess.run(
+                [sys.executable, "-B", "-c", CUT_SHORT,
+                 os.path.join(box.top, "scripts"), box.build,
+                 os.path.join(layer.dir, "newer"), str(number)],
+                stdout=subprocess.DEVNULL).returncode
+            assert status in (0, 130), status
+            # whatever base there is, all else is of the same
+            tree("--base-only")
+            now = dict(sublevels(box))
+            if os.path.exists(os.path.join(box.build, "kernel")):
+                now["kernel"] = True
+            assert now in (old, {"base": "200"}), (number, now)
+            if status == 0:
+                break
+        assert number > 5 and now != old, (number, now)
+        assert not set(os.listdir(box.build)) & {"base.old", "base.next"}
+        tree("--kernel-src", box.src)
+
+    test("that, cut short at any step, is completed by the next run",
+         switch_cut_short)
+
+    def clean():
+        def kept(*says):
+            box.bad("clean", box.build, says=(*says, "FORCE=1"))
+            assert os.path.exists(os.path.join(box.tree, "Makefile"))
+
+        box.write("kernel/brought.c", "int brought;\n")
+        kept("kernel/brought.c is new")
+        box.commit("test: bring", "kernel/brought.c")
+        kept("test: bring")
+        box.back()
+        path = sorted(touched_files(read_series()))[0]
+        box.append(path, "\n")
+        kept("not committed", path)
+        box.back()
+        box.append("kernel/groups.c", "\n/* an edit */\n")
+        kept("kernel/groups.c was edited")
+        box.good("clean", box.build, FORCE="1")
+        assert not os.path.exists(box.build)
+        # what a build leaves is nobody's work
+        tree("--kernel-src", box.src)
+        box.write("kernel/brought.o", "")
+        box.good("clean", box.build)
+        assert not os.path.exists(box.build)
+        box.good("clean", box.build)
+        tree("--kernel-src", box.src)
+
+    test("make clean leaves unsaved work alone, and FORCE=1 does not", clean)
 
     def imported():
         """refresh --from, out of a repository that has the whole base."""
@@ -530,6 +617,12 @@ def run_scripts(layer):
     test("refresh --from another repository gives the same files",
                imported)
 
+    small = "no space left, in check, build, kconfig, qemu/run: told"
+    why = no_small_disks()
+    if why:
+        layer.skip(small, why)
+    else:
+        layer.test(small, full_disks, box)
     layer.test("a build that is ended leaves nothing running", ended, layer)
     layer.test("packages: named, and stops, without apt and without root",
                packages, layer)
@@ -541,12 +634,142 @@ def run_scripts(layer):
     shutil.rmtree(os.path.join(layer.dir, "repo"))
 
 
+def sublevels(box):
+    """{directory: SUBLEVEL} of the base and of the tree."""
+    out = {}
+    for name in ("base", TREE_NAME):
+        path = os.path.join(box.build, name, "Makefile")
+        if os.path.exists(path):
+            with open(path) as f:
+                out[name] = re.search(r"^SUBLEVEL = (.*)$", f.read(), re.M)[1]
+    return out
+
+
+# Takes a base, and ends before the step whose number is given; a directory's
+# removal is ended in its midst.
+CUT_SHORT = """
+import os, shutil, sys
+scripts, build, source, left = sys.argv[1:]
+sys.path.insert(0, scripts)
+import base
+left = int(left)
+class Cut:
+    def __init__(self, module):
+        self.module = module
+    def __getattr__(self, name):
+        function = getattr(self.module, name)
+        if name not in ("rename", "unlink", "rmtree"):
+            return function
+        def step(*args):
+            global left
+            left -= 1
+            if left < 0:
+                if name == "rmtree" and os.path.exists(args[0] + "/Makefile"):
+                    os.unlink(args[0] + "/Makefile")
+                os._exit(130)
+            return function(*args)
+        return step
+base.os, base.shutil = Cut(os), Cut(shutil)
+base.acquire(build, source)
+"""
+
+
 def tarball(box, kind):
     path = os.path.join(box.layer.dir, f"small.tar.{kind}")
     if not os.path.exists(path):
         with tarfile.open(path, f"w:{kind}") as tar:
             tar.add(box.src, "linux-source-6.12")
     return path
+
+
+def on_small_disks(disks, args):
+    """@args, to run where each directory of @disks is a tmpfs with these
+    options and a page taken. Nobody else sees it, and no root is needed."""
+    script = "".join(f"mount -t tmpfs -o {options} none '{path}' && "
+                     f"{{ head -c 4096 /dev/zero >'{path}/taken'; "
+                     "} 2>/dev/null; " for path, options in disks.items())
+    return ["unshare", *(["-r"] if os.geteuid() else []), "-m", "sh", "-c",
+            script + 'exec "$@"', "sh", *args]
+
+
+def no_small_disks():
+    """Why there are none, or None."""
+    result = subprocess.run(
+        on_small_disks({"/mnt": "size=8k"}, ["test", "-s", "/mnt/taken"]),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return result.stdout.strip() or "no tmpfs here" if result.returncode \
+        else None
+
+
+# Kconfig does not look whether what it writes arrives.
+BLIND_KCONFIG = """\
+tinyconfig olddefconfig:
+	@{ echo CONFIG_ASKED=y; yes CONFIG_OTHER=y | head -n 1000; } \
+		2>/dev/null >$(O)/.config || :
+"""
+
+
+def full_disks(box):
+    """Who cannot write says so, and what to do."""
+    layer = box.layer
+    disk = os.path.join(layer.dir, "disk")
+    logs, objects, results = [os.path.join(box.build, name)
+                              for name in ("log", "kernel", "check")]
+    for path in (disk, logs, objects, results):
+        os.makedirs(path, exist_ok=True)
+
+    def bad(disks, args, *says, status=1, **env):
+        result = subprocess.run(
+            on_small_disks(disks, args), stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace", cwd=box.top,
+            env=dict(os.environ, ACCEL="tcg", **env))
+        out = result.stdout
+        assert result.returncode == status, (args, result.returncode, out)
+        assert "Traceback" not in out, out
+        for words in says:
+            assert re.search(words, out, re.M), f"{words!r} is not said:\n{out}"
+
+    check = ["scripts/check", "--build", box.build, "--no-build", "docs"]
+    # what has no file counts, and that it has none
+    bad({results: "size=4k"}, check, "^  ok .* MAINTAINERS means a file$",
+        "^  not ok .* docs.tap is written$", "No space left.*\n.*disk is full",
+        r"^1 passed, [1-9]\d* failed$")
+    # no directory either
+    bad({results: "nr_inodes=1"}, check, "No space left", "disk is full",
+        "^0 passed, 2 failed$")
+    bad({logs: "size=4k", objects: "size=4k"}, ["scripts/build", "kernel"],
+        "No space left", "^kernel: no configuration$", "disk is full",
+        BUILD=box.build)
+    bad({disk: "nr_inodes=1"}, ["scripts/build", "kernel"], "No space left",
+        "disk is full", BUILD=disk)
+
+    fake = os.path.join(layer.dir, "blind")
+    os.makedirs(os.path.join(fake, "scripts", "kconfig"))
+    with open(os.path.join(fake, "Makefile"), "w") as f:
+        f.write(BLIND_KCONFIG)
+    merge = os.path.join(fake, "scripts", "kconfig", "merge_config.sh")
+    os.symlink(shutil.which("true"), merge)
+    with open(os.path.join(fake, "fragment"), "w") as f:
+        f.write("CONFIG_ASKED=y\n")
+    kconfig = ["scripts/kconfig", fake, disk, os.path.join(fake, "fragment")]
+    bad({disk: "size=200k"}, kconfig, status=0)
+    bad({disk: "size=16k"}, kconfig, "No space left", "may be cut short")
+
+    vm = ["qemu/run", "--kernel", "README.md", "--log",
+          os.path.join(layer.dir, "full.console"), "--build"]
+    bad({disk: "size=4k"}, [*vm, disk, "true"], "does not compile",
+        "No space left", "disk is full", status=125)
+    # that there is no kernel in README.md is all that is wrong
+    bad({}, [*vm, box.build, "true"], "went down", status=125)
+    bad({disk: "size=64k"}, [*vm, box.build, "true"], "No space left",
+        "disk is full", status=125, TMPDIR=disk)
+    # no room for any temporary file; box.top may be where these are
+    bad({}, ["sh", "-c", f"mount --bind '{box.top}' /mnt && "
+             "for dir in /tmp /var/tmp; do "
+             "mount -t tmpfs -o size=4k none $dir && "
+             "head -c 4096 /dev/zero >$dir/taken || exit 1; done; cd /tmp && "
+             "exec /mnt/qemu/run --build /mnt/build --kernel /mnt/README.md x"],
+        "No usable temporary directory", "TMPDIR", status=125, TMPDIR="/tmp")
 
 
 def ended(layer):
@@ -591,18 +814,29 @@ def packages(layer):
             f.write("#!/bin/sh\n" + text)
         os.chmod(path, 0o755)
 
-    def stops(*says, stdin=subprocess.DEVNULL):
+    def stops(*says, stdin=subprocess.DEVNULL, args=(), silent=()):
         result = subprocess.run(
-            ["sh", os.path.join(TOP, "scripts/packages")], stdin=stdin,
+            ["sh", os.path.join(TOP, "scripts/packages"), *args], stdin=stdin,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={"PATH": tools, "BUILD": os.path.join(layer.dir, "pkg")})
         assert result.returncode == 1, result.stdout
         for words in says:
             assert re.search(words, result.stdout, re.M), \
                 f"{words!r} is not said:\n{result.stdout}"
+        for name in silent:
+            assert f"    {name}\n" not in result.stdout, result.stdout
 
+    # what only the tests need is not asked for by make demo, and a compiler
+    # not by make series
+    tests = ("shellcheck", "sparse", "python3-sphinx", "linux-perf",
+             "gcc-i686-linux-gnu", "gcc-riscv64-linux-gnu")
     stops("there is no apt", "^    gcc$", "^    qemu-system-x86$",
-          "^    linux-source-6.12$")
+          "^    linux-source-6.12$", silent=tests)
+    stops("^    git$", "^    linux-source-6.12$", args=["tree"],
+          silent=("gcc", "qemu-system-x86", *tests))
+    stops("^    git$", "^    gcc$", *[f"^    {name}$" for name in tests],
+          args=["check"])
+    stops("installs nothing", "^    shellcheck$", args=["--check", "check"])
     # apt is there, something is missing, and we are nobody
     fake("apt-get", "exit 99\n")
     fake("dpkg-query", "exit 1\n")
@@ -919,20 +1153,22 @@ def run_guest(layer):
                statuses)
 
     def front_door():
-        for command, status in (("exit 7", 7), ("echo fine", 0)):
+        # the last as it was typed, and not with make's variables in it
+        for command, status in (("exit 7", 7), ("exit 255", 255),
+                                ("a='$(shell exit) ${'; echo fine $a", 0)):
             env = {k: v for k, v in os.environ.items()
                    if not k.startswith("MAKE") and k != "MFLAGS"}
             result = subprocess.run(
                 ["make", "vm", f"CMD={command}", "TIMEOUT=60"], cwd=TOP,
                 env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 text=True)
-            assert (result.returncode == 0) == (status == 0), result
+            assert result.returncode == status, result
             with open(os.path.join(check.build, "vm.status")) as f:
                 assert f.read() == f"{status}\n", result
-        assert "fine\n" in result.stdout, result
+        assert "fine $(shell exit) ${\n" in result.stdout, result
 
     if os.path.realpath(check.build) == os.path.join(TOP, "build"):
-        layer.test("make vm fails with its command and leaves the status",
+        layer.test("make vm ends with its command's status, and leaves it",
                    front_door)
 
     def world():
@@ -1007,20 +1243,107 @@ def run_guest(layer):
             assert says in result.stderr, result.stderr
         result = run("no-terminal", stdin=subprocess.DEVNULL)
         expect(result, 125, "", ("needs a terminal",))
+        result = run("accel", "true", env=dict(os.environ, ACCEL="KVM"))
+        expect(result, 125, "", ("ACCEL=KVM", "auto, tcg, kvm"))
+        # make exports it empty
+        expect(run("no-accel", "--accel", "tcg", "true",
+                   env=dict(os.environ, ACCEL="")), 0, "")
 
     layer.test("bad options are refused by name", refused)
 
+    def shell():
+        """As a person at a terminal has it."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ,
+                    struct.pack("HHHH", 33, 111, 0, 0))
+        before = termios.tcgetattr(theirs)
+        deadline = time.monotonic() + 90
+        seen = b""
+        vm = subprocess.Popen(
+            [runner, "--build", check.build, "--kernel", check.bzimage,
+             "--timeout", "60", "--log", layer.log("shell.console")],
+            stdin=theirs, stdout=theirs, stderr=theirs, cwd=TOP,
+            start_new_session=True,
+            env={k: v for k, v in os.environ.items()
+                 if k not in ("LINES", "COLUMNS", "TERM")})
+
+        def see(words):
+            """What came up to @words, which are taken."""
+            nonlocal seen
+            while not re.search(words, seen):
+                ready, _, _ = select.select([ours], [], [], 1)
+                if ready:
+                    seen += os.read(ours, 65536)
+                if time.monotonic() > deadline or \
+                        (not ready and vm.poll() is not None):
+                    raise Failure(f"{words!r} is not seen: {seen!r}")
+            seen = seen[re.search(words, seen).end():]
+
+        try:
+            # each answer is other than the echo of what was typed
+            for typed, answer in (
+                    (b"echo $((6*7))\n", rb"[\r\n]42\r"),
+                    (b"stty size\n", rb"[\r\n]33 111\r")):
+                see(rb"guest:\S*# ")
+                os.write(ours, typed)
+                see(answer)
+            see(rb"guest:\S*# ")
+            os.write(ours, b"exit 5\n")
+            status = vm.wait(max(1, deadline - time.monotonic()))
+            assert status == 5, (status, seen)
+            assert termios.tcgetattr(theirs) == before, "the terminal is raw"
+        finally:
+            vm.kill()
+            vm.wait()
+            os.close(ours)
+            os.close(theirs)
+
+    layer.test("a shell at a terminal: typed, answered, left with its status",
+               shell)
+
+    def no_room():
+        """What is not in the log cannot be looked for in it."""
+        disk = os.path.join(layer.dir, "disk")
+        os.makedirs(disk)
+        result = subprocess.run(on_small_disks({disk: "size=16k"}, [
+            runner, "--build", check.build, "--kernel", check.bzimage,
+            "--timeout", "60", "--log", os.path.join(disk, "vm.log"), "true"]),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=TOP)
+        expect(result, 125, "", ("No space left", "disk is full"))
+        with open("/dev/full", "w") as full:
+            result = subprocess.run(
+                [runner, "--build", check.build, "--kernel", check.bzimage,
+                 "--timeout", "60", "--log", layer.log("full.console"),
+                 "echo lost"], stdout=full, stderr=subprocess.PIPE, text=True,
+                cwd=TOP)
+        result.stdout = ""
+        expect(result, 125, "", ("No space left", "disk is full"))
+        assert "Exception" not in result.stderr, result.stderr
+
+    why = no_small_disks()
+    if why:
+        layer.skip("no space left for the console or the output: told", why)
+    else:
+        layer.test("no space left for the console or the output: told",
+                   no_room)
+
+    def fake_qemu(name, text):
+        """The environment with a QEMU that is the real one after @text."""
+        fake = os.path.join(layer.dir, name)
+        os.makedirs(fake)
+        path = os.path.join(fake, "qemu-system-x86_64")
+        with open(path, "w") as f:
+            f.write(f"#!/bin/sh\n{text}\n"
+                    f"exec {shutil.which('qemu-system-x86_64')} \"$@\"\n")
+        os.chmod(path, 0o755)
+        return dict(os.environ, ACCEL="auto",
+                    PATH=fake + ":" + os.environ["PATH"])
+
+    hanging = "case \" $* \" in *' -accel kvm '*) exec sleep 1000 ;; esac"
+
     def kvm():
         """A probe that does not come up means TCG, and is not repeated."""
-        fake = os.path.join(layer.dir, "fake")
-        os.makedirs(fake)
-        real = shutil.which("qemu-system-x86_64")
-        with open(os.path.join(fake, "qemu-system-x86_64"), "w") as f:
-            f.write(f"#!/bin/sh\ncase \" $* \" in *' -accel kvm '*) "
-                    f"exec sleep 1000 ;; esac\nexec {real} \"$@\"\n")
-        os.chmod(os.path.join(fake, "qemu-system-x86_64"), 0o755)
-        env = dict(os.environ, ACCEL="auto",
-                   PATH=fake + ":" + os.environ["PATH"])
+        env = fake_qemu("hanging", hanging)
         build = os.path.join(layer.dir, "kvm-build")
         first = run("kvm-1", "--build", build, "-v", "echo up", env=env)
         second = run("kvm-2", "--build", build, "-v", "echo up", env=env)
@@ -1034,6 +1357,41 @@ def run_guest(layer):
     else:
         layer.skip("a KVM guest that hangs: TCG, said once",
                    "there is no /dev/kvm here")
+
+    def kvm_asked():
+        """Who asks for KVM has it where a probe proves it, or a failure."""
+        build = os.path.join(layer.dir, "asked-build")
+        os.makedirs(os.path.join(build, "vm"))
+        env = fake_qemu("hanging-too", hanging)
+        for options, asks in (
+                (("--accel", "kvm"), env),
+                ((), dict(env, ACCEL="kvm"))):
+            result = run("asked", "--build", build, *options, "echo up",
+                         env=asks)
+            expect(result, 125, "", ("KVM", "is not proven here"))
+            if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+                expect(result, 125, "", ("/dev/kvm cannot be opened",))
+        if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+            return
+        expect(result, 125, "", ("a guest there is not up after",))
+        # what was proven is taken; TCG by that name, as it may be none here
+        env = fake_qemu(
+            "working", "for a; do shift; case $a in kvm) a=tcg ;; "
+            "host) a=max,-fsrm ;; esac; set -- \"$@\" \"$a\"; done")
+        with open("/proc/sys/kernel/random/boot_id") as f:
+            boot = f.read().strip()
+        with open(os.path.join(build, "vm", "kvm"), "w") as f:
+            f.write(f"{boot} kvm\n")
+        expect(run("works", "--build", build, "-v", "echo up",
+                   env=dict(env, ACCEL="kvm")), 0, "up\n", (" s, kvm,",))
+        # this machine's own, whichever it is
+        result = run("own", "-v", "--accel", "kvm", "echo up")
+        if result.returncode:
+            expect(result, 125, "", ("is not proven here",))
+        else:
+            expect(result, 0, "up\n", (" s, kvm,",))
+
+    layer.test("KVM by name: proven, or a failure", kvm_asked)
 
     def icount():
         result = run("icount", "--icount", "grep -c ^processor /proc/cpuinfo")
