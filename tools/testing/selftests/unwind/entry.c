@@ -463,13 +463,13 @@ static void watch_behind(void *arg)
 	ut_close(&s);
 }
 
-static __attribute__((noinline)) void one_way(void *arg)
+static ut_noinline void one_way(void *arg)
 {
 	move_to(arg);
 	asm volatile("");
 }
 
-static __attribute__((noinline)) void another_way(void *arg)
+static ut_noinline void another_way(void *arg)
 {
 	move_to(arg);
 	asm volatile("");
