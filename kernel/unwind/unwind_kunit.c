@@ -736,11 +736,13 @@ static void return_to_user(void)
 	current_thread_info()->status &= ~(TS_UNWIND | TS_UNWIND_ASKED);
 }
 
-static void set_marked(bool marked)
+static void set_marks(bool marked, bool asked)
 {
 	return_to_user();
 	if (marked)
 		current_thread_info()->status |= TS_UNWIND;
+	if (asked)
+		current_thread_info()->status |= TS_UNWIND_ASKED;
 }
 
 /* A ptrace stop, say, has changed them. */
@@ -1031,6 +1033,8 @@ static const struct start starts[] = {
 	  .floor = 80 },
 	{ "B waits since a late NMI", 0, HAS_B, .nmi = true, .left = true,
 	  .floor = 80 },
+	{ "A waits since late", 0, HAS_A, .left = true, .floor = 80 },
+	{ "B waits since late", 0, HAS_B, .left = true, .floor = 80 },
 	{ "A waits, moved", 0, HAS_A, .moved = true, .floor = 80 },
 	{ "B waits, moved", 0, HAS_B, .moved = true, .floor = 80 },
 	{ "B waits since a late NMI, moved", 0, HAS_B, .nmi = true, .left = true,
@@ -1123,6 +1127,7 @@ struct before {
 	const struct start	*start;
 	struct deferred		d;
 	bool			marked;
+	bool			asked_here;	/* as the second mark has it */
 	unsigned int		bits[3];
 	unsigned int		asked;	/* in a generation that lives */
 	unsigned int		wait;
@@ -1205,6 +1210,7 @@ static void prepare(struct kunit *test, struct before *before,
 	before->wait = start->wait;
 	before->cookie = d->info.cookie;
 	before->marked = is_marked();
+	before->asked_here = arch_unwind_entry_asked(current);
 
 	if (start->stale) {
 		bit = old->bit;
@@ -1253,7 +1259,8 @@ static void check(struct interleaving *il, const struct before *before)
 	u64 cookie, taken, state;
 	int ret;
 
-	if (before->wait && before->start->moved) {
+	if (before->wait && (before->start->moved ||
+			     (before->start->left && !before->start->nmi))) {
 		for (i = 0; i < il->nr; i++)
 			CHECK(il, il->req[i].ret == -EAGAIN);
 		CHECK(il, il->d.info.state == before->d.info.state);
@@ -1346,7 +1353,7 @@ static bool interleave(struct kunit *test, struct interleaving *il,
 	unsigned int i;
 
 	il->d = before->d;
-	set_marked(before->marked);
+	set_marks(before->marked, before->asked_here);
 	il->now = 0;
 	il->wrong = NULL;
 	memset(il->points, 0, sizeof(il->points));
@@ -1500,7 +1507,7 @@ static bool interrupt_take(struct kunit *test, struct interleaving *il, bool mar
 
 	deferred_start(&il->d);
 	KUNIT_ASSERT_EQ(test, UNWIND_QUEUE, ask(&il->d, A, &first));
-	set_marked(marked);
+	set_marks(marked, true);
 	il->now = 0;
 	il->wrong = NULL;
 	memset(il->points, 0, sizeof(il->points));
