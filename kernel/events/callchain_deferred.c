@@ -490,7 +490,7 @@ static void perf_defer_callback(struct unwind_work *work,
 	struct perf_defer_session *session = NULL;
 
 	output.ids = NULL;
-	output.full = false;
+	output.careful = false;
 	output.trace = trace;
 	output.record.cookie = cookie;
 
