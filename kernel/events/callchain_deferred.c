@@ -203,7 +203,8 @@ static bool perf_defer_room(struct perf_event *event, unsigned long size)
 		return true;
 
 	guard(rcu)();
-	rb = rcu_dereference((event->parent ?: event)->rb);
+	/* As rcu_dereference(), for a pointer that is not declared as __rcu. */
+	rb = READ_ONCE((event->parent ?: event)->rb);
 	if (!rb || rb->overwrite)
 		return true;
 
@@ -784,17 +785,15 @@ static bool perf_defer_is_last(struct perf_event *event)
 {
 	struct perf_defer_session *session = event->defer;
 	struct perf_event *other;
+	bool last = true;
 
-	guard(raw_spinlock_irq)(&session->lock);
-	list_for_each_entry(other, &session->outputs, defer_entry) {
-		if (other != event && perf_defer_counts(other))
-			return false;
-	}
-	list_for_each_entry(other, &session->targets, defer_entry) {
-		if (other != event && perf_defer_counts(other))
-			return false;
-	}
-	return true;
+	raw_spin_lock_irq(&session->lock);
+	list_for_each_entry(other, &session->outputs, defer_entry)
+		last &= other == event || !perf_defer_counts(other);
+	list_for_each_entry(other, &session->targets, defer_entry)
+		last &= other == event || !perf_defer_counts(other);
+	raw_spin_unlock_irq(&session->lock);
+	return last;
 }
 
 static bool perf_defer_same_tid(const struct perf_defer_ids *ids,
