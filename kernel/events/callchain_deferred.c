@@ -1028,9 +1028,8 @@ static unsigned long perf_defer_deadline(struct perf_defer_session *session)
  *
  * Writes into the event's buffer the stacks that its session still waits for. That
  * takes a look at two counters of every CPU where there is none, and else the time
- * of the walks;
- * where tasks are running at most PERF_DEFER_DRAIN_MS, once for all events that
- * are disabled within a second; where memory maps are locked at most
+ * of the walks; where tasks are running at most PERF_DEFER_DRAIN_MS, once for all
+ * events that are disabled within a second; where memory maps are locked at most
  * PERF_DEFER_LOCK_MS, once for each such task.
  *
  * Context: Task context, may sleep. No lock of the event or its context is held.

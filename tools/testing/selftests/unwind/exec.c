@@ -443,43 +443,35 @@ TEST_F(exec_threads, with_other_threads)
 }
 
 /* A thread that is not the leader takes the leader's tid: the record goes by the old one. */
-TEST_F(exec_threads, from_another_thread)
+static void from_thread(struct __test_metadata *_metadata, FIXTURE_DATA(exec_threads) *self,
+			const char *sys, const char *name)
 {
-	int enter;
+	int event;
 
 	ASSERT_EQ(0, ut_fork(&self->c, exec_from_thread, self->sh));
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true, false));
-	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
-	ASSERT_LE(0, enter);
+	event = ut_add_tracepoint(&self->s, sys, name);
+	ASSERT_LE(0, event);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
 	ASSERT_EQ(7 << 8, ut_wait(&self->c));
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_NE(self->c.pid, self->sh->tid[0]);
-	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, self->sh->tid[0], 0),
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, event, self->sh->tid[0], 0),
 				&self->sh->st[0]));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The same for what is asked for at the last moment at which it has that. */
+TEST_F(exec_threads, from_another_thread)
+{
+	from_thread(_metadata, self, "syscalls", "sys_enter_execve");
+}
+
+/* What is asked for at the last moment at which the thread has its own. */
 TEST_F(exec_threads, from_another_thread_late)
 {
-	int prepare;
-
-	ASSERT_EQ(0, ut_fork(&self->c, exec_from_thread, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true, false));
-	prepare = ut_add_tracepoint(&self->s, "sched", "sched_prepare_exec");
-	ASSERT_LE(0, prepare);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(7 << 8, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
-	ASSERT_NE(self->c.pid, self->sh->tid[0]);
-	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, prepare, self->sh->tid[0], 0),
-				&self->sh->st[0]));
-	EXPECT_EQ(0, ut_check(&self->s, 0));
+	from_thread(_metadata, self, "sched", "sched_prepare_exec");
 }
 
 static void getppid_new(void *arg)
