@@ -443,35 +443,31 @@ TEST_F(exec_threads, with_other_threads)
 }
 
 /* A thread that is not the leader takes the leader's tid: the record goes by the old one. */
-static void from_thread(struct __test_metadata *_metadata, FIXTURE_DATA(exec_threads) *self,
+static bool from_thread(struct ut_session *s, struct ut_child *c, struct shared *sh,
 			const char *sys, const char *name)
 {
 	int event;
 
-	ASSERT_EQ(0, ut_fork(&self->c, exec_from_thread, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true, false));
-	event = ut_add_tracepoint(&self->s, sys, name);
-	ASSERT_LE(0, event);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(7 << 8, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
-	ASSERT_NE(self->c.pid, self->sh->tid[0]);
-	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, event, self->sh->tid[0], 0),
-				&self->sh->st[0]));
-	EXPECT_EQ(0, ut_check(&self->s, 0));
+	if (ut_fork(c, exec_from_thread, sh) || watch(s, c->pid, true, true, false))
+		return false;
+	event = ut_add_tracepoint(s, sys, name);
+	if (event < 0 || ut_enable(s) || ut_go(c) || ut_wait(c) != 7 << 8)
+		return false;
+	ut_disable(s);
+	return !ut_drain(s) && c->pid != sh->tid[0] &&
+	       ut_stack_is(s, ut_sample(s, event, sh->tid[0], 0), &sh->st[0]) &&
+	       !ut_check(s, 0);
 }
 
 TEST_F(exec_threads, from_another_thread)
 {
-	from_thread(_metadata, self, "syscalls", "sys_enter_execve");
+	EXPECT_TRUE(from_thread(&self->s, &self->c, self->sh, "syscalls", "sys_enter_execve"));
 }
 
 /* What is asked for at the last moment at which the thread has its own. */
 TEST_F(exec_threads, from_another_thread_late)
 {
-	from_thread(_metadata, self, "sched", "sched_prepare_exec");
+	EXPECT_TRUE(from_thread(&self->s, &self->c, self->sh, "sched", "sched_prepare_exec"));
 }
 
 static void getppid_new(void *arg)
