@@ -104,8 +104,8 @@ arch_unwind_user_segments(const struct unwind_user_regs *regs,
 
 	/* With interrupts off the LDT cannot be replaced under us. */
 	guard(irqsave)();
-	*cs_base = get_segment_base(regs->cs);
-	*ss_base = get_segment_base(regs->ss);
+	*cs_base = perf_get_segment_base(regs->cs);
+	*ss_base = perf_get_segment_base(regs->ss);
 	return true;
 }
 
