@@ -106,6 +106,7 @@
 #define pr_fmt(fmt) "unwind: " fmt
 
 #include <linux/cleanup.h>
+#include <linux/context_tracking_state.h>
 #include <linux/init.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
@@ -674,7 +675,9 @@ static void want_entries(struct unwind_task_info *info, u32 max)
  *   NMI and the architecture has no cmpxchg that is safe there
  * * -EAGAIN - the user registers have changed since a request that still waits;
  *   or the task is in the middle of an execve(); or the client has been given
- *   this stack before, with fewer than @max entries
+ *   this stack before, with fewer than @max entries; or the CPU is a nohz_full
+ *   one, the context task with interrupts off, maybe in the last steps to user
+ *   space
  */
 int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 				u64 *cookie)
@@ -694,6 +697,14 @@ int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 
 	/* Pairs with the synchronize_rcu() in unwind_deferred_cancel(). */
 	guard(preempt_notrace)();
+
+	/*
+	 * Where time is accounted on the way to user space, that comes behind the
+	 * marks: vtime_user_enter(). Context tracking says when.
+	 */
+	if (unlikely(context_tracking_enabled_this_cpu()) && irqs_disabled() &&
+	    !interrupt_context_level())
+		return -EAGAIN;
 
 	/* Pairs with the smp_store_release() in unwind_deferred_init(). */
 	bit = smp_load_acquire(&work->bit);
