@@ -29,6 +29,10 @@
  * come out by itself or to fall asleep; as its record no longer finds an enabled
  * event, it leaves a copy with the session, for the one who is disabling.
  *
+ * A task that sleeps on may be sampled again when the profile is enabled again. Its
+ * stack is written a second time then, and only then: the reader of the first part
+ * may not be that of the second.
+ *
  * A record is written where no other writer of the buffer can be: on the CPU of
  * the event, or, if it has none, where its task's events are.
  */
@@ -72,10 +76,21 @@ struct perf_defer_client {
 	struct perf_defer_count __percpu *count;
 };
 
-/* Of requests and callbacks; only the sums over all CPUs have a meaning. */
+/*
+ * Of requests and callbacks, and of stacks that had been written when a sample named
+ * them; only the sums over all CPUs have a meaning.
+ */
 struct perf_defer_count {
 	unsigned long	asked;
 	unsigned long	done;
+	unsigned long	again;
+};
+
+/* A stack that was walked from outside, while its task still waits. */
+struct perf_defer_drained {
+	/* Has a sample named it since? */
+	unsigned int	again;
+	struct rcu_head	rcu;
 };
 
 /**
@@ -92,10 +107,9 @@ struct perf_defer_count {
  * @left:	stacks of tasks that came out meanwhile
  * @outputs:	events of whole CPUs that have attr.defer_output
  * @targets:	those of tasks, without the inherited ones
- * @settled:	how many had asked when last all who waited had been looked at, and
- *		what could be had of them had been written
- * @drained:	cookies of the stacks that were walked from outside, while their
- *		tasks still wait
+ * @settled:	how many had asked, or asked again, when last all who waited had been
+ *		looked at, and what could be had of them had been written
+ * @drained:	the stacks that were walked from outside, by their cookies
  * @free_work:	frees it where sleeping is all right
  * @rcu:	frees it behind those that still iterate over its events
  */
@@ -268,12 +282,99 @@ static void perf_defer_iterate(struct perf_event *event, void *data)
 	if (!event->attr.defer_output || event->defer != session)
 		return;
 
-	/* Walked from outside at an earlier end of a profile? */
-	if (unlikely(!xa_empty(&session->drained)) &&
-	    xa_load(&session->drained, output->record.cookie))
+	perf_defer_write(event, output);
+}
+
+/*
+ * Was the stack written at an earlier end of a profile, and no sample has named it
+ * since?
+ */
+static bool perf_defer_is_drained(struct perf_defer_session *session, u64 cookie)
+{
+	struct perf_defer_drained *drained;
+
+	guard(rcu)();
+	drained = xa_load(&session->drained, cookie);
+	return drained && !READ_ONCE(drained->again);
+}
+
+/* It is going to be written. False if that has been done already. */
+static bool perf_defer_set_drained(struct perf_defer_session *session, u64 cookie)
+{
+	struct perf_defer_drained *drained;
+	int err;
+
+	drained = kzalloc(sizeof(*drained), GFP_KERNEL_ACCOUNT);
+	err = drained ? xa_insert(&session->drained, cookie, drained,
+				  GFP_KERNEL_ACCOUNT) : -ENOMEM;
+	if (likely(!err))
+		return true;
+
+	kfree(drained);
+	/* Without memory it may be written twice. */
+	if (err != -EBUSY)
+		return true;
+
+	guard(rcu)();
+	drained = xa_load(&session->drained, cookie);
+	return drained && xchg(&drained->again, 0);
+}
+
+/* It has not been written after all. False if its task has come by before. */
+static bool perf_defer_unset_drained(struct perf_defer_session *session, u64 cookie)
+{
+	struct perf_defer_drained *drained;
+
+	drained = xa_erase(&session->drained, cookie);
+	if (!drained)
+		return false;
+
+	kfree_rcu(drained, rcu);
+	return true;
+}
+
+/* Its task comes by, and does so only once. False if it has to be written. */
+static bool perf_defer_take_drained(struct perf_defer_session *session, u64 cookie)
+{
+	struct perf_defer_drained *drained;
+	bool again;
+
+	drained = xa_erase(&session->drained, cookie);
+	if (!drained)
+		return false;
+
+	/* Of the two who look for it, perf_defer_set_drained() is the other, one writes. */
+	again = xchg(&drained->again, 0);
+	kfree_rcu(drained, rcu);
+	return !again;
+}
+
+static void perf_defer_forget_drained(struct perf_defer_session *session)
+{
+	struct perf_defer_drained *drained;
+	unsigned long cookie;
+
+	xa_for_each(&session->drained, cookie, drained)
+		perf_defer_unset_drained(session, cookie);
+}
+
+/*
+ * A sample names a stack: if that was written at an earlier end of a profile, it is to
+ * be written again, behind the sample. Called in any context.
+ */
+static void perf_defer_name_drained(struct perf_defer_session *session, u64 cookie)
+{
+	struct perf_defer_drained *drained;
+
+	guard(rcu)();
+	drained = xa_load(&session->drained, cookie);
+	if (!drained || READ_ONCE(drained->again))
 		return;
 
-	perf_defer_write(event, output);
+	WRITE_ONCE(drained->again, 1);
+	/* Pairs with the smp_rmb() in perf_defer_waiting(). */
+	smp_wmb();
+	this_cpu_inc(session->client->count->again);
 }
 
 /* The buffer's other writers are elsewhere, see the head of this file. */
@@ -424,15 +525,15 @@ static void perf_defer_deliver(struct perf_defer_session *session,
 	struct perf_defer_ids ids;
 	int cpu;
 
+	/* Was it walked from outside before? */
+	if (unlikely(!xa_empty(&session->drained)) &&
+	    perf_defer_take_drained(session, output->record.cookie))
+		return;
+
 	output->session = session;
 	output->written = false;
 	perf_iterate_sb(perf_defer_iterate, output, NULL);
 	if (likely(output->written))
-		return;
-
-	/* Was it walked from outside before? Its task comes by only once. */
-	if (!xa_empty(&session->drained) &&
-	    xa_erase(&session->drained, output->record.cookie))
 		return;
 
 	/* Those CPUs run other tasks. */
@@ -560,6 +661,8 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 		return NULL;
 	if (!ret)
 		this_cpu_inc(client->count->asked);
+	else if (unlikely(!xa_empty(&event->defer->drained)))
+		perf_defer_name_drained(event->defer, cookie);
 
 	if (!kernel) {
 		chain = this_cpu_ptr(defer_chains)[interrupt_context_level()];
@@ -598,22 +701,27 @@ static int perf_defer_client_init(struct perf_defer_client *client)
 
 /*
  * How many wait; at times more, never less. Who is seen to be done has asked
- * before, maybe on another CPU: that is seen then, too.
+ * before, maybe on another CPU: that is seen then, too. @all grows with each of
+ * whom there is something to be written.
  */
 static unsigned long perf_defer_waiting(struct perf_defer_client *client,
 					unsigned long *all)
 {
-	unsigned long asked = 0, done = 0;
+	unsigned long asked = 0, done = 0, again = 0;
 	int cpu;
 
 	for_each_possible_cpu(cpu)
 		done += READ_ONCE(per_cpu_ptr(client->count, cpu)->done);
 	/* Pairs with the switch of a task from the one CPU to the other. */
 	smp_mb();
-	for_each_possible_cpu(cpu)
+	for_each_possible_cpu(cpu) {
 		asked += READ_ONCE(per_cpu_ptr(client->count, cpu)->asked);
+		again += READ_ONCE(per_cpu_ptr(client->count, cpu)->again);
+	}
+	/* Who is seen to have asked again is seen in perf_defer_is_drained(), too. */
+	smp_rmb();
 	if (all)
-		*all = asked;
+		*all = asked + again;
 	return asked - done;
 }
 
@@ -626,7 +734,7 @@ static void perf_defer_free(struct work_struct *work)
 		unwind_deferred_cancel(&session->own.work);
 		free_percpu(session->own.count);
 	}
-	xa_destroy(&session->drained);
+	perf_defer_forget_drained(session);
 	put_pid(session->owner);
 	kfree_rcu(session, rcu);
 }
@@ -803,6 +911,15 @@ static bool perf_defer_same_tid(const struct perf_defer_ids *ids,
 	return task_pid(task) == ids->tid;
 }
 
+/* Is this the stack that @task waits for? */
+static bool perf_defer_waits_for(struct perf_defer_session *session,
+				 struct task_struct *task, u64 cookie)
+{
+	/* In this order: it has not been another's before, as none returns. */
+	return unwind_deferred_waits(&session->client->work, task) &&
+	       READ_ONCE(task->unwind_info.cookie) == cookie;
+}
+
 /*
  * Returns 0; -EAGAIN for a task that is running, -EBUSY for one whose memory map
  * is locked, to be looked at once more if there is time; -ENOSPC when the buffer
@@ -824,7 +941,7 @@ static int perf_defer_drain_task(struct perf_event *event,
 	int ret, err = 0;
 
 	/* Once a session, whichever of its events are disabled. */
-	if (xa_load(&session->drained, READ_ONCE(task->unwind_info.cookie)))
+	if (perf_defer_is_drained(session, READ_ONCE(task->unwind_info.cookie)))
 		return 0;
 	if (!perf_defer_may_show(event, task))
 		return -EACCES;
@@ -836,12 +953,11 @@ static int perf_defer_drain_task(struct perf_event *event,
 				     min_t(u32, event->attr.sample_max_stack,
 					   UNWIND_USER_MAX_ENTRIES),
 				     &output.record.cookie);
-	if (ret == -EAGAIN || ret == -ENOMEM || (ret == -EBUSY && !last)) {
-		err = ret;
+	if (ret && !(ret == -EBUSY && last)) {
+		/* One that does not wait any more is on its way out, and is counted. */
+		err = ret == -ESRCH ? -EAGAIN : ret;
 		goto out;
 	}
-	if (ret && ret != -EBUSY)
-		goto out;
 
 	/*
 	 * Between the first looks and the walk the task may have run, changed its
@@ -856,19 +972,33 @@ static int perf_defer_drain_task(struct perf_event *event,
 		goto out;
 	}
 
-	if (xa_insert(&session->drained, output.record.cookie, xa_mk_value(0),
-		      GFP_KERNEL_ACCOUNT) == -EBUSY)
+	if (!perf_defer_set_drained(session, output.record.cookie))
 		goto out;
+	/*
+	 * It may have woken up since the walk. Pairs with the cmpxchg in
+	 * unwind_take(): either the task is still seen to wait here, and finds the
+	 * mark when it comes by, or it may have missed the mark and written its
+	 * stack by itself. Then the mark goes, unless the task has found it after
+	 * all, and taken it away.
+	 */
+	smp_mb();
+	if (!perf_defer_waits_for(session, task, output.record.cookie) &&
+	    perf_defer_unset_drained(session, output.record.cookie)) {
+		err = -EAGAIN;
+		goto out;
+	}
 	/*
 	 * Where there is no room: the buffer of the next event that is disabled
 	 * may have some. The last one has to count what is lost.
 	 */
 	output.careful = true;
 	perf_defer_write_remote(&output);
-	if (output.full && !perf_defer_is_last(event)) {
-		xa_erase(&session->drained, output.record.cookie);
-		err = -ENOSPC;
-	} else if (output.full) {
+	if (output.full) {
+		if (!perf_defer_is_last(event) &&
+		    perf_defer_unset_drained(session, output.record.cookie)) {
+			err = -ENOSPC;
+			goto out;
+		}
 		output.careful = false;
 		perf_defer_write_remote(&output);
 	}
@@ -980,7 +1110,7 @@ static void perf_defer_drain_left(struct perf_event *event, bool end)
 
 		if ((left->dumpable || perf_defer_may_show_all(event)) &&
 		    perf_defer_may_show(event, left->task) &&
-		    !xa_load(&session->drained, left->cookie))
+		    !perf_defer_is_drained(session, left->cookie))
 			perf_defer_write_remote(&output);
 		perf_defer_left_free(left);
 	}
@@ -1052,7 +1182,7 @@ void perf_defer_drain_end(struct perf_event *event)
 		trace.entries = kvmalloc_array(max, sizeof(*trace.entries),
 					       GFP_KERNEL | __GFP_NOWARN);
 	else	/* Of the tasks that were walked from outside none waits. */
-		xa_destroy(&event->defer->drained);
+		perf_defer_forget_drained(event->defer);
 
 	deadline = perf_defer_deadline(event->defer);
 	patience = jiffies + msecs_to_jiffies(PERF_DEFER_LOCK_MS);
