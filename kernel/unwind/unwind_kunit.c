@@ -11,6 +11,8 @@
  * that returns to user space; tools/testing/selftests/unwind has that.
  */
 #include <kunit/test.h>
+#include <linux/completion.h>
+#include <linux/delay.h>
 #include <linux/file.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
@@ -20,6 +22,7 @@
 #include <linux/thread_info.h>
 #include <linux/uaccess.h>
 #include <linux/unwind_user.h>
+#include <linux/workqueue.h>
 
 #include <asm/desc.h>
 #include <asm/segment.h>
@@ -1996,6 +1999,120 @@ static void unwind_deferred_mark_gone(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, given->trace.nr);
 }
 
+/*
+ * A client that goes while it is called
+ */
+
+/**
+ * struct going - a client that is cancelled while its callback runs
+ * @work:	the client
+ * @test:	the test, whose thread the callback runs in
+ * @bit:	what the client has
+ * @calls:	how often it was called
+ * @calling:	the callback has not returned
+ * @cancel:	somebody else cancels it, once the callback runs
+ * @cancelled:	that has returned
+ * @too_early:	and did so while the callback ran
+ * @meanwhile:	registers while the one who cancels waits
+ */
+struct going {
+	struct unwind_work	work;
+	struct kunit		*test;
+	int			bit;
+	unsigned int		calls;
+	bool			calling;
+	struct work_struct	cancel;
+	struct completion	cancelled;
+	bool			too_early;
+	struct unwind_work	*meanwhile;
+};
+
+static void cancel_going(struct work_struct *cancel)
+{
+	struct going *going = container_of(cancel, struct going, cancel);
+
+	unwind_deferred_cancel(&going->work);
+	going->too_early = READ_ONCE(going->calling);
+	complete(&going->cancelled);
+}
+
+static void stay_called(struct unwind_work *work, struct unwind_stacktrace *trace,
+			u64 cookie)
+{
+	struct going *going = container_of(work, struct going, work);
+	struct kunit *test = going->test;
+	unsigned int i;
+
+	if (going->calls++)
+		return;
+	WRITE_ONCE(going->calling, true);
+	queue_work(system_unbound_wq, &going->cancel);
+
+	/* It takes the client away, and waits, not only as long as RCU takes. */
+	for (i = 0; i < 10000 && READ_ONCE(work->bit) >= 0; i++)
+		usleep_range(1000, 2000);
+	KUNIT_EXPECT_EQ(test, -1, READ_ONCE(work->bit));
+	for (i = 0; i < 2; i++)
+		synchronize_rcu();
+	KUNIT_EXPECT_EQ(test, 0UL,
+			wait_for_completion_timeout(&going->cancelled, HZ / 5));
+
+	/* As long as it waits the bit is nobody's. */
+	KUNIT_EXPECT_EQ(test, 0,
+			unwind_deferred_init(going->meanwhile, no_callback, 0));
+	KUNIT_EXPECT_NE(test, going->bit, going->meanwhile->bit);
+	WRITE_ONCE(going->calling, false);
+}
+
+static void unwind_deferred_cancel_called(struct kunit *test)
+{
+	unsigned long fp = map_stack(test, STACK, PAGE_SIZE) + 64;
+	struct deferred *d = test->priv, *other;
+	struct going *going;
+	struct given *new;
+	u64 first, cookie;
+
+	other = kunit_kzalloc(test, sizeof(*other), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	going = kunit_kzalloc(test, sizeof(*going), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, going);
+	going->test = test;
+	going->meanwhile = new_client(test);
+	INIT_WORK(&going->cancel, cancel_going);
+	init_completion(&going->cancelled);
+	KUNIT_ASSERT_EQ(test, 0, unwind_deferred_init(&going->work, stay_called, 0));
+	KUNIT_ASSERT_EQ(test, 0,
+			kunit_add_action_or_reset(test, cancel_client, &going->work));
+	going->bit = going->work.bit;
+	put_ladder(test, 8, fp, 20);
+
+	/* Two tasks ask; one of them gets as far as the callback. */
+	deferred_start(other);
+	d->regs = start_regs(8, fp, fp);
+	KUNIT_ASSERT_EQ(test, UNWIND_QUEUE, ask(other, going->bit, &cookie));
+	KUNIT_ASSERT_EQ(test, UNWIND_QUEUE, ask(d, going->bit, &first));
+	unwind_deferred_run(&d->info);
+	flush_work(&going->cancel);
+	KUNIT_ASSERT_EQ(test, 1, going->calls);
+	KUNIT_EXPECT_TRUE(test, completion_done(&going->cancelled));
+	KUNIT_EXPECT_FALSE(test, going->too_early);
+
+	/* Now the bit can be had, with nothing that the two have left there. */
+	new = new_given(test);
+	KUNIT_ASSERT_EQ(test, going->bit, new->work.bit);
+	unwind_deferred_run(&other->info);
+	KUNIT_EXPECT_EQ(test, 1, going->calls);
+	KUNIT_EXPECT_EQ(test, 0, new->calls);
+
+	/* The stack that the old one was called for, the new one has not had. */
+	KUNIT_EXPECT_EQ(test, first, want(test, new, KEPT));
+	unwind_deferred_run(&d->info);
+	KUNIT_EXPECT_EQ(test, 1, going->calls);
+	KUNIT_EXPECT_EQ(test, 1, new->calls);
+	KUNIT_EXPECT_EQ(test, first, new->cookie);
+	expect_ladder(test, new->trace, KEPT);
+}
+
 static struct kunit_case unwind_deferred_cases[] = {
 	KUNIT_CASE(unwind_deferred_one_entry),
 	KUNIT_CASE(unwind_deferred_next_entry),
@@ -2018,6 +2135,7 @@ static struct kunit_case unwind_deferred_cases[] = {
 	KUNIT_CASE(unwind_deferred_kept_short),
 	KUNIT_CASE(unwind_deferred_kept_whole),
 	KUNIT_CASE(unwind_deferred_mark_gone),
+	KUNIT_CASE(unwind_deferred_cancel_called),
 	{}
 };
 
