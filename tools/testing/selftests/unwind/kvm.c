@@ -1,0 +1,569 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K25: the thread of a vCPU has a user stack, that of the system call which runs the
+ * guest: one a call, however often the guest is left and entered again in it. What is
+ * left to do for user space KVM does in between, so the stack is walked long before the
+ * call ends. A sample of the guest itself has no user stack of its thread's.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kvm.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+#define GUEST_FLAG	0x300
+#define GUEST_CODE	0x400
+#define GUEST_STACK	0xff0
+#define GUEST_EXITS	100
+
+/* In real mode: the vector of an NMI, and where a message of one goes. */
+#define NMI_VECTOR	2
+#define MSI_ADDRESS	0xfee00000
+#define MSI_NMI		(4 << 8)
+
+#define WORD(x)		#x
+#define NUMBER(x)	WORD(x)
+
+/*
+ * The guest: one of three loops, in real mode. A write to port 0x80 ends the system call
+ * that runs it. The rest is handled in the kernel: CPUID, HLT, interrupts.
+ */
+asm(".pushsection .rodata\n"
+	"	.code16\n"
+	"guest_code:\n"
+	"guest_exits:\n"
+	"	mov $" NUMBER(GUEST_EXITS) ", %si\n"
+	"1:	xor %eax, %eax\n"
+	"	cpuid\n"
+	"	dec %si\n"
+	"	jnz 1b\n"
+	"	out %al, $0x80\n"
+	"	jmp guest_exits\n"
+	"guest_halts:\n"
+	"	movb $1, " NUMBER(GUEST_FLAG) "\n"
+	"	hlt\n"
+	"	out %al, $0x80\n"
+	"	jmp guest_halts\n"
+	"guest_spins:\n"
+	"	cmpb $0, " NUMBER(GUEST_FLAG) "\n"
+	"	je guest_spins\n"
+	"	out %al, $0x80\n"
+	"	jmp guest_spins\n"
+	"guest_nmi:\n"
+	"	iret\n"
+	"guest_end:\n"
+	"	.code64\n"
+	"	.popsection\n");
+UT_LABEL(guest_code);
+UT_LABEL(guest_exits);
+UT_LABEL(guest_halts);
+UT_LABEL(guest_spins);
+UT_LABEL(guest_nmi);
+UT_LABEL(guest_end);
+
+static const struct ut_opts self_task = { .pid = 0 };
+
+/* A machine with one page of memory and one vCPU. */
+struct vm {
+	int		dev, fd, vcpu;
+	unsigned char	*mem;
+	struct kvm_run	*run;
+	size_t		run_size;
+};
+
+static int vm_open(struct vm *vm)
+{
+	struct kvm_userspace_memory_region region = { .memory_size = sysconf(_SC_PAGESIZE) };
+	struct kvm_lapic_state apic;
+	unsigned short *vectors;
+
+	vm->mem = ut_shared(region.memory_size);
+	if (!vm->mem)
+		return -1;
+	region.userspace_addr = (unsigned long)vm->mem;
+	memcpy(vm->mem + GUEST_CODE, guest_code, guest_end - guest_code);
+	vectors = (unsigned short *)vm->mem;
+	vectors[2 * NMI_VECTOR] = GUEST_CODE + (guest_nmi - guest_code);
+
+	vm->fd = ioctl(vm->dev, KVM_CREATE_VM, 0);
+	/* On an Intel CPU there are three more pages, anywhere else. */
+	if (vm->fd < 0 || ioctl(vm->fd, KVM_SET_TSS_ADDR, 0xfffbd000) ||
+	    ioctl(vm->fd, KVM_CREATE_IRQCHIP, 0) ||
+	    ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, &region))
+		return -1;
+	vm->vcpu = ioctl(vm->fd, KVM_CREATE_VCPU, 0);
+	/* Messages go to those whose APIC has been set since they are there. */
+	if (vm->vcpu < 0 || ioctl(vm->vcpu, KVM_GET_LAPIC, &apic) ||
+	    ioctl(vm->vcpu, KVM_SET_LAPIC, &apic))
+		return -1;
+	vm->run_size = ioctl(vm->dev, KVM_GET_VCPU_MMAP_SIZE, 0);
+	vm->run = mmap(NULL, vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, vm->vcpu, 0);
+	return vm->run == MAP_FAILED ? -1 : 0;
+}
+
+/* Have the guest go on from there. */
+static int vm_start(struct vm *vm, const char *where)
+{
+	struct kvm_regs regs = {
+		.rip	= GUEST_CODE + (where - guest_code),
+		.rsp	= GUEST_STACK,
+		.rflags	= 2,
+	};
+	struct kvm_sregs sregs;
+
+	if (ioctl(vm->vcpu, KVM_GET_SREGS, &sregs))
+		return -1;
+	sregs.cs.base = 0;
+	sregs.cs.selector = 0;
+	return ioctl(vm->vcpu, KVM_SET_SREGS, &sregs) || ioctl(vm->vcpu, KVM_SET_REGS, &regs);
+}
+
+FIXTURE(kvm) {
+	struct ut_session s;
+	struct vm vm;
+};
+
+FIXTURE_SETUP(kvm)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	self->vm.dev = open("/dev/kvm", O_RDWR | O_CLOEXEC);
+	if (self->vm.dev < 0)
+		SKIP(return, "/dev/kvm: %s; a CPU with svm, and CONFIG_KVM_AMD?", strerror(errno));
+	ASSERT_EQ(0, vm_open(&self->vm)) TH_LOG("%s", strerror(errno));
+}
+
+FIXTURE_TEARDOWN(kvm)
+{
+	ut_close(&self->s);
+	munmap(self->vm.run, self->vm.run_size);
+	close(self->vm.vcpu);
+	close(self->vm.fd);
+	close(self->vm.dev);
+}
+
+struct call {
+	struct ut_stack	st;
+	int		vcpu;
+	long		ret;
+};
+
+static void run_guest(void *arg)
+{
+	struct call *c = arg;
+
+	c->ret = ut_syscall3(&c->st, __NR_ioctl, c->vcpu, KVM_RUN, 0);
+}
+
+static void run_twice(void *arg)
+{
+	struct call *c = arg;
+
+	run_guest(c);
+	run_guest(c + 1);
+}
+
+/* How many samples has the event in this entry? -1 if one of them lacks the stack. */
+static int samples_of(struct ut_session *s, int event, __u64 cookie, const struct ut_stack *st)
+{
+	struct ut_rec *r;
+	int i, nr = 0;
+
+	for (i = 0; (r = ut_sample(s, event, 0, i)); i++) {
+		if (r->cookie != cookie)
+			continue;
+		if (!ut_stack_is(s, r, st))
+			return -1;
+		nr++;
+	}
+	return nr;
+}
+
+/* All samples of the event are in these two calls, the one's before the other's. */
+static bool one_cookie_a_run(struct ut_session *s, int event, const struct call *c)
+{
+	unsigned int all = ut_count_samples(s, event, 0);
+	struct ut_rec *first, *last;
+	int nr[2];
+
+	if (!all) {
+		ut_diag("no samples");
+		return false;
+	}
+	first = ut_sample(s, event, 0, 0);
+	last = ut_sample(s, event, 0, all - 1);
+	nr[0] = samples_of(s, event, first->cookie, &c[0].st);
+	nr[1] = samples_of(s, event, last->cookie, &c[1].st);
+	if (first->cookie == last->cookie || nr[0] < GUEST_EXITS || nr[1] < GUEST_EXITS ||
+	    nr[0] + nr[1] != (int)all) {
+		ut_diag("%u samples: %d have cookie %llx, %d have %llx", all, nr[0], first->cookie,
+			nr[1], last->cookie);
+		return false;
+	}
+	return true;
+}
+
+/* The guest has been left again after its thread's stack was walked. */
+static bool walked_in_the_loop(struct ut_session *s, int event)
+{
+	unsigned int all = ut_count_samples(s, event, 0);
+	struct ut_rec *last = all ? ut_sample(s, event, 0, all - 1) : NULL;
+	struct ut_rec *record = last ? ut_record_of(s, last->tid, last->cookie) : NULL;
+
+	return record && record->time < last->time;
+}
+
+/* From the first instruction of the system call to its last. */
+TEST_F(kvm, many_exits)
+{
+	struct call c[2] = { { .vcpu = self->vm.vcpu }, { .vcpu = self->vm.vcpu } };
+	int enter, leave, entry, exit, i;
+	struct ut_rec *r;
+
+	ASSERT_EQ(0, vm_start(&self->vm, guest_exits));
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_ioctl");
+	leave = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_ioctl");
+	entry = ut_add_tracepoint(&self->s, "kvm", "kvm_entry");
+	exit = ut_add_tracepoint(&self->s, "kvm", "kvm_exit");
+	ASSERT_LE(0, enter);
+	ASSERT_LE(0, leave);
+	ASSERT_LE(0, entry);
+	ASSERT_LE(0, exit);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(7, run_twice, c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, c[i].ret);
+	ASSERT_EQ(KVM_EXIT_IO, self->vm.run->exit_reason);
+
+	EXPECT_TRUE(one_cookie_a_run(&self->s, entry, c));
+	EXPECT_TRUE(one_cookie_a_run(&self->s, exit, c));
+	EXPECT_TRUE(walked_in_the_loop(&self->s, exit));
+	for (i = 0; i < 2; i++) {
+		r = ut_sample(&self->s, exit, 0, i ? ut_count_samples(&self->s, exit, 0) - 1 : 0);
+		ASSERT_NE(NULL, r);
+		EXPECT_EQ(1, samples_of(&self->s, enter, r->cookie, &c[i].st));
+		EXPECT_EQ(1, samples_of(&self->s, leave, r->cookie, &c[i].st));
+	}
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* The first to ask is behind the last look at what is left to do for user space. */
+TEST_F(kvm, asked_for_at_the_entry)
+{
+	struct call c[2] = { { .vcpu = self->vm.vcpu }, { .vcpu = self->vm.vcpu } };
+	int entry;
+
+	ASSERT_EQ(0, vm_start(&self->vm, guest_exits));
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	entry = ut_add_tracepoint(&self->s, "kvm", "kvm_entry");
+	ASSERT_LE(0, entry);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(7, run_twice, c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(one_cookie_a_run(&self->s, entry, c));
+	EXPECT_TRUE(walked_in_the_loop(&self->s, entry));
+	EXPECT_EQ(2, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* The same asked for as an NMI asks, whose work is queued in another way. */
+TEST_F(kvm, asked_for_by_nmi)
+{
+	struct call c[2] = { { .vcpu = self->vm.vcpu }, { .vcpu = self->vm.vcpu } };
+	int func;
+
+	ASSERT_EQ(0, vm_start(&self->vm, guest_exits));
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	func = ut_add_function(&self->s, "kvm_emulate_cpuid");
+	ASSERT_LE(0, func);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(7, run_twice, c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(one_cookie_a_run(&self->s, func, c));
+	EXPECT_TRUE(walked_in_the_loop(&self->s, func));
+	EXPECT_EQ(2, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* Another thread, and what it does when the vCPU's sleeps, or after a while. */
+struct other {
+	struct ut_session	*s;
+	struct vm		*vm;
+	pid_t			tid;
+	pthread_t		vcpu;
+	bool			disable;
+	unsigned int		records;
+	int			err;
+};
+
+/* Wait until the guest has halted: its vCPU's thread is asleep in KVM_RUN. */
+static bool wait_halted(struct other *o)
+{
+	int i;
+
+	for (i = 0; i < 10000 && !UT_READ(o->vm->mem[GUEST_FLAG]); i++)
+		usleep(1000);
+	return UT_READ(o->vm->mem[GUEST_FLAG]) && ut_wait_state(o->tid, "S");
+}
+
+static void *wake_guest(void *arg)
+{
+	struct kvm_msi msi = { .address_lo = MSI_ADDRESS, .data = MSI_NMI };
+	struct other *o = arg;
+
+	o->err = wait_halted(o) ? 0 : -1;
+	if (!o->err && o->disable) {
+		ut_disable(o->s);
+		o->err = ut_drain(o->s);
+		o->records = ut_count(o->s, UT_RECORD_CALLCHAIN_DEFERRED, o->tid);
+		/* It has not been woken for that. */
+		if (ut_task_state(o->tid) != 'S')
+			o->err = -1;
+	}
+	if (ioctl(o->vm->fd, KVM_SIGNAL_MSI, &msi) != 1) {
+		ut_diag("the vCPU has no APIC: %s", strerror(errno));
+		o->err = -1;
+	}
+	return NULL;
+}
+
+/* A guest that halts has its thread sleep in the system call. */
+TEST_F(kvm, halted)
+{
+	struct other o = { .vm = &self->vm, .tid = gettid() };
+	struct call c = { .vcpu = self->vm.vcpu };
+	int exit, sleeps, wakes;
+	struct ut_rec *r;
+	pthread_t id;
+
+	ASSERT_EQ(0, vm_start(&self->vm, guest_halts));
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	exit = ut_add_tracepoint(&self->s, "kvm", "kvm_exit");
+	sleeps = ut_add_tracepoint(&self->s, "sched", "sched_switch");
+	wakes = ut_add_tracepoint(&self->s, "kvm", "kvm_vcpu_wakeup");
+	ASSERT_LE(0, exit);
+	ASSERT_LE(0, sleeps);
+	ASSERT_LE(0, wakes);
+	ASSERT_EQ(0, pthread_create(&id, NULL, wake_guest, &o));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, pthread_join(id, NULL));
+	ASSERT_EQ(0, o.err);
+	ASSERT_EQ(0, c.ret);
+	ASSERT_EQ(KVM_EXIT_IO, self->vm.run->exit_reason);
+	ASSERT_EQ(0, ut_drain(&self->s));
+
+	r = ut_sample(&self->s, wakes, 0, 0);
+	ASSERT_TRUE(ut_stack_is(&self->s, r, &c.st));
+	EXPECT_LE(1, samples_of(&self->s, sleeps, r->cookie, &c.st));
+	EXPECT_EQ(ut_count_samples(&self->s, wakes, 0),
+		  samples_of(&self->s, wakes, r->cookie, &c.st));
+	EXPECT_LE(2, ut_count_samples(&self->s, exit, 0));
+	EXPECT_EQ(ut_count_samples(&self->s, exit, 0),
+		  samples_of(&self->s, exit, r->cookie, &c.st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* K11: at the end of a profile it is walked from outside, and not again by itself. */
+TEST_F(kvm, profile_ends_while_halted)
+{
+	struct other o = { .s = &self->s, .vm = &self->vm, .tid = gettid(), .disable = true };
+	struct call c = { .vcpu = self->vm.vcpu };
+	struct ut_rec *r;
+	pthread_t id;
+	int sleeps;
+
+	ASSERT_EQ(0, vm_start(&self->vm, guest_halts));
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	sleeps = ut_add_tracepoint(&self->s, "sched", "sched_switch");
+	ASSERT_LE(0, sleeps);
+	ASSERT_EQ(0, pthread_create(&id, NULL, wake_guest, &o));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
+	ASSERT_EQ(0, pthread_join(id, NULL));
+	ASSERT_EQ(0, o.err);
+	ASSERT_EQ(0, c.ret);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_LE(1, o.records);
+	EXPECT_EQ(o.records, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+
+	/* The last one is of the sleep. */
+	ASSERT_LE(1, ut_count_samples(&self->s, sleeps, 0));
+	r = ut_sample(&self->s, sleeps, 0, ut_count_samples(&self->s, sleeps, 0) - 1);
+	EXPECT_TRUE(ut_stack_is(&self->s, r, &c.st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static void *stop_guest(void *arg)
+{
+	struct other *o = arg;
+
+	usleep(300000);
+	o->vm->mem[GUEST_FLAG] = 1;
+	return NULL;
+}
+
+/* What interrupts the guest is sampled where the guest is, and has no user stack. */
+TEST_F(kvm, interrupts_of_the_guest)
+{
+	unsigned int i, guest = 0, kernel = 0;
+	struct other o = { .vm = &self->vm };
+	struct call c = { .vcpu = self->vm.vcpu };
+	struct ut_stack got;
+	struct ut_rec *r;
+	int exit, clock;
+	__u64 cookie;
+	pthread_t id;
+
+	ASSERT_EQ(0, vm_start(&self->vm, guest_spins));
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	exit = ut_add_tracepoint(&self->s, "kvm", "kvm_exit");
+	clock = ut_add_software(&self->s, PERF_COUNT_SW_CPU_CLOCK, 1000000);
+	ASSERT_LE(0, exit);
+	ASSERT_LE(0, clock);
+	ASSERT_EQ(0, pthread_create(&id, NULL, stop_guest, &o));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, pthread_join(id, NULL));
+	ASSERT_EQ(0, c.ret);
+	ASSERT_EQ(0, ut_drain(&self->s));
+
+	r = ut_sample(&self->s, exit, 0, 0);
+	ASSERT_TRUE(ut_stack_is(&self->s, r, &c.st));
+	cookie = r->cookie;
+	EXPECT_EQ(ut_count_samples(&self->s, exit, 0),
+		  samples_of(&self->s, exit, cookie, &c.st));
+	for (i = 0; (r = ut_sample(&self->s, clock, 0, i)); i++) {
+		kernel += r->cookie == cookie;
+		if ((r->misc & PERF_RECORD_MISC_CPUMODE_MASK) != PERF_RECORD_MISC_GUEST_KERNEL)
+			continue;
+		guest++;
+		EXPECT_EQ(UT_NO_STACK, ut_user_stack(&self->s, r, &got));
+		EXPECT_LE(GUEST_CODE, r->ip);
+		EXPECT_GT(GUEST_CODE + (guest_end - guest_code), r->ip);
+	}
+	TH_LOG("%u samples, %u of the guest, %u of its thread in KVM_RUN", i, guest, kernel);
+	EXPECT_LE(3, guest);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static void *kick_guest(void *arg)
+{
+	struct other *o = arg;
+
+	usleep(100000);
+	o->err = pthread_kill(o->vcpu, SIGUSR1);
+	return NULL;
+}
+
+static void nothing(int sig)
+{
+}
+
+/* K10: a signal ends the system call, to which its delivery belongs. */
+TEST_F(kvm, signal_ends_the_run)
+{
+	struct other o = { .vm = &self->vm, .vcpu = pthread_self() };
+	struct sigaction act = { .sa_handler = nothing };
+	struct call c = { .vcpu = self->vm.vcpu };
+	struct ut_rec *r;
+	int exit, deliver;
+	pthread_t id;
+
+	ASSERT_EQ(0, sigaction(SIGUSR1, &act, NULL));
+	ASSERT_EQ(0, vm_start(&self->vm, guest_spins));
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	exit = ut_add_tracepoint(&self->s, "kvm", "kvm_exit");
+	deliver = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
+	ASSERT_LE(0, exit);
+	ASSERT_LE(0, deliver);
+	ASSERT_EQ(0, pthread_create(&id, NULL, kick_guest, &o));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, pthread_join(id, NULL));
+	ASSERT_EQ(0, o.err);
+	ASSERT_EQ(-EINTR, c.ret);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, exit, 0, 0);
+	ASSERT_TRUE(ut_stack_is(&self->s, r, &c.st));
+	EXPECT_EQ(ut_count_samples(&self->s, exit, 0),
+		  samples_of(&self->s, exit, r->cookie, &c.st));
+	EXPECT_EQ(1, samples_of(&self->s, deliver, r->cookie, &c.st));
+	EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* The thread of this process that KVM has made for itself. */
+static pid_t worker(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	char path[64], comm[32];
+	struct dirent *d;
+	pid_t found = 0;
+	FILE *f;
+
+	while (dir && (d = readdir(dir))) {
+		snprintf(path, sizeof(path), "/proc/self/task/%d/comm", atoi(d->d_name));
+		f = fopen(path, "r");
+		if (f && fgets(comm, sizeof(comm), f) && !strncmp(comm, "kvm-", 4))
+			found = atoi(d->d_name);
+		if (f)
+			fclose(f);
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* A worker of KVM's has the memory of the process, and no user stack. */
+TEST_F(kvm, worker_without_user_stack)
+{
+	static const struct ut_opts all = { .pid = -1, .per_cpu = true, .pages = 512 };
+	struct call c = { .vcpu = self->vm.vcpu };
+	struct ut_stack got;
+	struct ut_rec *r;
+	unsigned int i;
+	pid_t tid;
+	int tp;
+
+	ASSERT_EQ(0, vm_start(&self->vm, guest_exits));
+	ASSERT_EQ(0, ut_open(&self->s, &all));
+	tp = ut_add_tracepoint(&self->s, "sched", "sched_switch");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	/* It is made for the first run. */
+	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
+	ASSERT_EQ(0, c.ret);
+	tid = worker();
+	ASSERT_NE(0, tid);
+	ASSERT_TRUE(ut_wait_state(tid, "S"));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; (r = ut_sample(&self->s, tp, tid, i)); i++)
+		EXPECT_EQ(UT_NO_STACK, ut_user_stack(&self->s, r, &got));
+	EXPECT_LT(0, i);
+	EXPECT_EQ(0, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, tid));
+	EXPECT_EQ(0, ut_check(&self->s, self->s.lost ? UT_ALLOW_LOST | UT_ALLOW_UNRESOLVED : 0));
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}
