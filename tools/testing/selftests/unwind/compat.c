@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * K14: a 32-bit program on a 64-bit kernel, in a flat code segment and in one that
- * has a base.
+ * has a base. K10: its return from a signal handler. K11: asleep when the profile ends.
  */
+#include <asm/ldt.h>
 #include <errno.h>
 #include <libgen.h>
 #include <fcntl.h>
@@ -73,17 +74,25 @@ static void widen(struct ut_stack *st, const struct stack32 *st32)
 
 /*
  * The tracepoints of single system calls leave 32-bit tasks out, so take the one of
- * all, with a filter for getppid().
+ * all, with a filter for the number.
  */
-static int watch_getppid(struct ut_session *s, pid_t pid)
+static int open_call(struct ut_session *s, pid_t pid, const char *filter)
 {
 	struct ut_opts opts = { .pid = pid };
 
 	if (ut_open(s, &opts) || ut_add_tracepoint(s, "raw_syscalls", "sys_enter") < 0)
 		return -1;
-	if (ioctl(s->event[0].fd[0], PERF_EVENT_IOC_SET_FILTER, "id == 64"))
-		return -1;
-	return ut_enable(s);
+	return ioctl(s->event[0].fd[0], PERF_EVENT_IOC_SET_FILTER, filter);
+}
+
+static int watch_getppid(struct ut_session *s, pid_t pid)
+{
+	return open_call(s, pid, "id == 64") ?: ut_enable(s);
+}
+
+static int watch_pause(struct ut_session *s, pid_t pid)
+{
+	return open_call(s, pid, "id == 29") ?: ut_enable(s);
 }
 
 /* The sample at the top of the ladder, and that of the segment. */
@@ -138,6 +147,105 @@ TEST_F(compat, segment_with_a_base)
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, 0, 1), &got));
 	if (got.nr)
 		EXPECT_TRUE(ut_same_stack(&got, &st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * A handler returns. At the system call for that the program is in its restorer, which
+ * has no frame, and the chain goes on where the signal came. On the way out the
+ * registers are those of the interrupted function: another state, another cookie.
+ */
+static void check_sigreturn(struct __test_metadata *_metadata, struct ut_session *s,
+			    pid_t pid, int in, int out, const char *how, const char *filter)
+{
+	struct ut_rec *enter, *exit;
+	struct ut_stack st, want;
+	struct stack32 st32;
+	unsigned int i = 0;
+	int status;
+
+	ASSERT_EQ(0, open_call(s, pid, filter));
+	ASSERT_EQ(1, ut_add_tracepoint(s, "raw_syscalls", "sys_exit"));
+	ASSERT_EQ(0, ut_enable(s));
+	ASSERT_EQ(1, write(in, how, 1));
+	ASSERT_EQ(0, ut_read_all(out, &st32, sizeof(st32)));
+	widen(&st, &st32);
+	ASSERT_EQ(14, st.nr);
+	ASSERT_EQ(0, ut_read_all(out, &st32, sizeof(st32)));
+	ASSERT_EQ(1, st32.nr);
+	want = st;
+	want.ip[0] = st32.ip[0];
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_EQ(0, status);
+	ut_disable(s);
+	ASSERT_EQ(0, ut_drain(s));
+
+	ASSERT_EQ(1, ut_count_samples(s, 0, 0));
+	enter = ut_sample(s, 0, 0, 0);
+	EXPECT_TRUE(ut_stack_is(s, enter, &want));
+	do {
+		exit = ut_sample(s, 1, 0, i++);
+	} while (exit && exit->time <= enter->time);
+	ASSERT_NE(NULL, exit);
+	EXPECT_TRUE(ut_stack_is(s, exit, &st));
+	EXPECT_NE(enter->cookie, exit->cookie);
+	EXPECT_EQ(0, ut_check(s, 0));
+}
+
+TEST_F(compat, sigreturn)
+{
+	check_sigreturn(_metadata, &self->s, self->pid, self->in, self->out, "s", "id == 119");
+}
+
+TEST_F(compat, rt_sigreturn)
+{
+	check_sigreturn(_metadata, &self->s, self->pid, self->in, self->out, "t", "id == 173");
+}
+
+/* Asleep when the profile ends: the stack is walked from outside. */
+TEST_F(compat, asleep)
+{
+	struct stack32 st32;
+	struct ut_stack st;
+
+	ASSERT_EQ(0, watch_pause(&self->s, self->pid));
+	ASSERT_EQ(1, write(self->in, "p", 1));
+	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)));
+	widen(&st, &st32);
+	ASSERT_EQ(14, st.nr);
+	ASSERT_TRUE(ut_wait_state(self->pid, "S"));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(1, ut_count_samples(&self->s, 0, 0));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, 0, 0), &st));
+	EXPECT_EQ('S', ut_task_state(self->pid));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* And in the segment. Who disables the event has another one of the same number. */
+TEST_F(compat, asleep_in_a_segment)
+{
+	struct user_desc desc = {
+		.base_addr = 0x20000, .limit = 0xfffff, .seg_32bit = 1, .limit_in_pages = 1,
+		.contents = MODIFY_LDT_CONTENTS_CODE,
+	};
+	struct ut_stack st, got;
+	struct stack32 st32;
+
+	ASSERT_EQ(0, syscall(SYS_modify_ldt, 1, &desc, sizeof(desc)))
+		TH_LOG("CONFIG_MODIFY_LDT_SYSCALL?");
+	ASSERT_EQ(0, watch_pause(&self->s, self->pid));
+	ASSERT_EQ(1, write(self->in, "l", 1));
+	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)));
+	widen(&st, &st32);
+	ASSERT_TRUE(ut_wait_state(self->pid, "S"));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(1, ut_count_samples(&self->s, 0, 0));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, 0, 0), &got));
+	if (got.nr)
+		EXPECT_TRUE(ut_same_stack(&got, &st));
+	EXPECT_EQ('S', ut_task_state(self->pid));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 

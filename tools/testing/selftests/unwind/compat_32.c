@@ -3,16 +3,25 @@
  * The 32-bit program of compat.c. It has no libraries, so that a compiler is all
  * that is needed to build it.
  *
- * It says "r" when it is up and waits for a byte. Then it calls getppid() at the
- * top of a ladder of functions, writes how many frames that stack has and which,
- * calls getppid() from a code segment whose base is not 0, writes that segment's
- * frames, and exits.
+ * It says "r" when it is up and waits for a byte that says what to do, at the top
+ * of a ladder of functions or in a code segment whose base is not 0. What it writes
+ * are stacks: how many frames, and which.
+ *
+ *	g	call getppid() on the ladder, write that stack, call it in the
+ *		segment, write that one
+ *	s, t	send itself a signal on the ladder, whose handler returns by
+ *		sigreturn(), by rt_sigreturn(); write that stack, and where that
+ *		call was made
+ *	p, l	write the stack, and sleep in pause() on the ladder, in the segment
  */
 typedef unsigned int u32;
 
 #define ATTRIBUTE(x) __attribute__((x))
 
-enum { NR_exit = 1, NR_read = 3, NR_write = 4, NR_getppid = 64, NR_modify_ldt = 123 };
+enum {
+	NR_exit = 1, NR_read = 3, NR_write = 4, NR_getpid = 20, NR_pause = 29, NR_kill = 37,
+	NR_getppid = 64, NR_modify_ldt = 123, NR_rt_sigaction = 174,
+};
 
 struct stack {
 	u32 nr;
@@ -21,12 +30,29 @@ struct stack {
 
 static struct stack st;
 
-static inline int sys3(int nr, u32 a, u32 b, u32 c)
+/* What to call, and whether the stack has to be written before. */
+static struct {
+	u32 nr, a, b;
+	u32 write;
+} leaf_call;
+
+static inline int sys4(int nr, u32 a, u32 b, u32 c, u32 d)
 {
 	int ret;
 
-	asm volatile("int $0x80" : "=a" (ret) : "0" (nr), "b" (a), "c" (b), "d" (c) : "memory");
+	asm volatile("int $0x80"
+		     : "=a" (ret) : "0" (nr), "b" (a), "c" (b), "d" (c), "S" (d) : "memory");
 	return ret;
+}
+
+static inline int sys3(int nr, u32 a, u32 b, u32 c)
+{
+	return sys4(nr, a, b, c, 0);
+}
+
+static void write_stack(void)
+{
+	sys3(NR_write, 1, (u32)&st, sizeof(st));
 }
 
 static ATTRIBUTE(noinline) void leaf(void)
@@ -38,10 +64,13 @@ static ATTRIBUTE(noinline) void leaf(void)
 	asm("mov $here32, %0" : "=r" (st.ip[st.nr++]));
 	for (; frame; frame = (u32 *)frame[0])
 		st.ip[st.nr++] = frame[1];
+	if (leaf_call.write)
+		write_stack();
 	asm volatile("int $0x80\n"
 		     ".globl here32\n"
 		     "here32:\n"
-		     : "=a" (ret) : "0" (NR_getppid) : "memory");
+		     : "=a" (ret)
+		     : "0" (leaf_call.nr), "b" (leaf_call.a), "c" (leaf_call.b) : "memory");
 }
 
 static ATTRIBUTE(noinline) void climb(u32 left)
@@ -76,7 +105,7 @@ asm(".text\n"
 	"far_inner:\n"
 	"	push %ebp\n"
 	"	mov %esp, %ebp\n"
-	"	mov $64, %eax\n"
+	"	mov far_nr, %eax\n"
 	"	int $0x80\n"
 	"far_here:\n"
 	"	pop %ebp\n"
@@ -87,9 +116,10 @@ asm(".text\n"
 	".data\n"
 	"far_back: .long far_home\n"
 	"	.short 0x23\n"
+	"far_nr: .long 0\n"
 	".text\n");
 
-void ATTRIBUTE(used) start(void)
+static int make_segment(void)
 {
 	struct user_desc32 desc = {
 		.base_addr	= SEGMENT_BASE,
@@ -97,23 +127,113 @@ void ATTRIBUTE(used) start(void)
 		/* 32-bit, code, limit in pages, usable */
 		.flags		= 1 | 2 << 1 | 1 << 4 | 1 << 6,
 	};
+
+	st.nr = 0;
+	if (sys3(NR_modify_ldt, 1, (u32)&desc, sizeof(desc)))
+		return -1;
+	st.nr = 2;
+	asm("mov $far_here, %0" : "=r" (st.ip[0]));
+	asm("mov $far_inner_ret, %0" : "=r" (st.ip[1]));
+	return 0;
+}
+
+static void call_in_segment(u32 nr)
+{
+	asm volatile("mov %0, far_nr\n"
+		     "call far_visit" : : "r" (nr) : "eax", "ecx", "edx", "memory");
+}
+
+/* Of the kernel, not of the C library. */
+struct sigaction32 {
+	u32 handler, flags, restorer, mask[2];
+};
+
+#define SIGUSR1		10
+#define SA_SIGINFO	4
+#define SA_RESTORER	0x04000000
+
+static u32 handled;
+
+static void handler(void)
+{
+	handled++;
+}
+
+/* Where a handler returns to. The frame of the signal is on top of the stack then. */
+asm(".text\n"
+	"restore:\n"
+	"	pop %eax\n"
+	"	mov $119, %eax\n"
+	"	int $0x80\n"
+	"restored:\n"
+	"	hlt\n"
+	"rt_restore:\n"
+	"	mov $173, %eax\n"
+	"	int $0x80\n"
+	"rt_restored:\n"
+	"	hlt\n");
+
+static void signal_self(int rt)
+{
+	struct sigaction32 sa = {
+		.handler	= (u32)handler,
+		.flags		= SA_RESTORER | (rt ? SA_SIGINFO : 0),
+	};
+	u32 from;
+
+	if (rt) {
+		asm("mov $rt_restore, %0" : "=r" (sa.restorer));
+		asm("mov $rt_restored, %0" : "=r" (from));
+	} else {
+		asm("mov $restore, %0" : "=r" (sa.restorer));
+		asm("mov $restored, %0" : "=r" (from));
+	}
+	sys4(NR_rt_sigaction, SIGUSR1, (u32)&sa, 0, sizeof(sa.mask));
+
+	leaf_call.nr = NR_kill;
+	leaf_call.a = sys3(NR_getpid, 0, 0, 0);
+	leaf_call.b = SIGUSR1;
+	climb(10);
+	write_stack();
+	st.nr = 1;
+	st.ip[0] = from;
+	write_stack();
+	sys3(NR_exit, handled != 1, 0, 0);
+}
+
+void ATTRIBUTE(used) start(void)
+{
 	char byte;
 
 	sys3(NR_write, 1, (u32)"r", 1);
 	if (sys3(NR_read, 0, (u32)&byte, 1) != 1)
 		sys3(NR_exit, 1, 0, 0);
 
-	climb(10);
-	sys3(NR_write, 1, (u32)&st, sizeof(st));
-
-	st.nr = 0;
-	if (!sys3(NR_modify_ldt, 1, (u32)&desc, sizeof(desc))) {
-		asm volatile("call far_visit" : : : "eax", "ecx", "edx", "memory");
-		st.nr = 2;
-		asm("mov $far_here, %0" : "=r" (st.ip[0]));
-		asm("mov $far_inner_ret, %0" : "=r" (st.ip[1]));
+	switch (byte) {
+	case 'g':
+		leaf_call.nr = NR_getppid;
+		climb(10);
+		write_stack();
+		if (!make_segment())
+			call_in_segment(NR_getppid);
+		write_stack();
+		break;
+	case 's':
+	case 't':
+		signal_self(byte == 't');
+		break;
+	case 'p':
+		leaf_call.nr = NR_pause;
+		leaf_call.write = 1;
+		climb(10);
+		break;
+	case 'l':
+		if (!make_segment()) {
+			write_stack();
+			call_in_segment(NR_pause);
+		}
+		break;
 	}
-	sys3(NR_write, 1, (u32)&st, sizeof(st));
 	sys3(NR_exit, 0, 0, 0);
 }
 
