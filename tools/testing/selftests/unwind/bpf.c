@@ -1,13 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * K23: what BPF programs get from bpf_get_stack() and bpf_get_stackid() does not
- * depend on whether the event's own samples are deferred.
+ * depend on whether the event's own samples are deferred, and neither do the user
+ * stacks of ftrace.
+ *
+ * Each kind of program that a kernel without BTF takes is here, for each has its own
+ * way to the walk. bpf_get_task_stack() is not: where the kernel does not describe its
+ * types, a program has no pointer to a task that the verifier would let it pass on.
+ * For the current task it does what bpf_get_stack() does, and of others it has no user
+ * stack.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <linux/bpf.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "../kselftest_harness.h"
@@ -63,10 +75,16 @@ static int map_lookup(int fd, __u32 key, void *value)
 
 static char verifier[65536];
 
-static int prog_load(int type, int values, int stacks)
+static int prog_load(int type, int values, int stacks, __u32 flags)
 {
 	struct bpf_insn insns[] = {
+		/* Some are called for every task. */
 		MOV_REG(BPF_REG_6, BPF_REG_1),
+		CALL(BPF_FUNC_get_current_pid_tgid),
+		INSN(BPF_JMP32 | BPF_JEQ | BPF_K, BPF_REG_0, 0, 2, gettid()),
+		MOV_IMM(BPF_REG_0, 1),
+		EXIT_INSN,
+
 		STORE_IMM(BPF_REG_10, -4, 0),
 		LOAD_MAP(BPF_REG_1, values),
 		LOAD_MAP_HIGH,
@@ -76,6 +94,11 @@ static int prog_load(int type, int values, int stacks)
 		INSN(BPF_JMP | BPF_JNE | BPF_K, BPF_REG_0, 0, 1, 0),
 		EXIT_INSN,
 		MOV_REG(BPF_REG_7, BPF_REG_0),
+
+		INSN(BPF_LDX | BPF_MEM | BPF_DW, BPF_REG_1, BPF_REG_7,
+		     offsetof(struct value, hits), 0),
+		ADD_IMM(BPF_REG_1, 1),
+		STORE(BPF_REG_7, offsetof(struct value, hits), BPF_REG_1),
 
 		MOV_REG(BPF_REG_1, BPF_REG_6),
 		MOV_REG(BPF_REG_2, BPF_REG_7),
@@ -93,25 +116,25 @@ static int prog_load(int type, int values, int stacks)
 		CALL(BPF_FUNC_get_stack),
 		STORE(BPF_REG_7, offsetof(struct value, kernel_len), BPF_REG_0),
 
-		MOV_REG(BPF_REG_1, BPF_REG_6),
+		/* The event's own sample is wanted as well. */
+		MOV_IMM(BPF_REG_0, 1),
+		/* A program that may sleep ends here. */
+		flags & BPF_F_SLEEPABLE ? EXIT_INSN : MOV_REG(BPF_REG_1, BPF_REG_6),
 		LOAD_MAP(BPF_REG_2, stacks),
 		LOAD_MAP_HIGH,
 		MOV_IMM(BPF_REG_3, BPF_F_USER_STACK | BPF_F_REUSE_STACKID),
 		CALL(BPF_FUNC_get_stackid),
 		STORE(BPF_REG_7, offsetof(struct value, stackid), BPF_REG_0),
-
-		INSN(BPF_LDX | BPF_MEM | BPF_DW, BPF_REG_1, BPF_REG_7,
-		     offsetof(struct value, hits), 0),
-		ADD_IMM(BPF_REG_1, 1),
-		STORE(BPF_REG_7, offsetof(struct value, hits), BPF_REG_1),
-		/* The event's own sample is wanted as well. */
 		MOV_IMM(BPF_REG_0, 1),
 		EXIT_INSN,
 	};
+	/* It cannot have a map of stacks, nor what follows. */
+	const unsigned int sleepable_insns = ARRAY_SIZE(insns) - 7;
 	union bpf_attr attr = {
 		.prog_type = type,
+		.prog_flags = flags,
 		.insns = (unsigned long)insns,
-		.insn_cnt = ARRAY_SIZE(insns),
+		.insn_cnt = flags & BPF_F_SLEEPABLE ? sleepable_insns : ARRAY_SIZE(insns),
 		.license = (unsigned long)"GPL",
 		.log_buf = (unsigned long)verifier,
 		.log_size = sizeof(verifier),
@@ -178,6 +201,8 @@ static bool same_user_stack(struct value *v, int stacks, const struct ut_stack *
 	memcpy(got.ip, v->user, v->user_len);
 	if (!ut_same_stack(&got, &want))
 		return false;
+	if (stacks < 0)
+		return true;
 	if (v->stackid < 0 || map_lookup(stacks, v->stackid, by_id)) {
 		ut_diag("bpf_get_stackid(): %lld", v->stackid);
 		return false;
@@ -199,6 +224,17 @@ static bool sample_has(struct ut_session *s, int event, const struct ut_stack *w
 	return (kind == UT_DEFERRED || kind == UT_IMMEDIATE) && ut_same_stack(&got, want);
 }
 
+/* Where no program reads it, it is deferred. */
+static bool sample_is(struct ut_session *s, int event, const struct ut_stack *want,
+		      bool immediate)
+{
+	struct ut_rec *r = ut_sample(s, event, 0, 0);
+	struct ut_stack got;
+
+	return r && ut_user_stack(s, r, &got) == (immediate ? UT_IMMEDIATE : UT_DEFERRED) &&
+	       ut_same_stack(&got, want);
+}
+
 static void one_call(void *arg)
 {
 	ut_syscall0(arg, __NR_getppid);
@@ -212,7 +248,7 @@ TEST_F(bpf, tracepoint)
 
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	ASSERT_LE(0, tp);
-	prog = prog_load(BPF_PROG_TYPE_TRACEPOINT, self->values, self->stacks);
+	prog = prog_load(BPF_PROG_TYPE_TRACEPOINT, self->values, self->stacks, 0);
 	ASSERT_LE(0, prog);
 	ASSERT_EQ(0, ioctl(self->s.event[tp].fd[0], PERF_EVENT_IOC_SET_BPF, prog));
 	ASSERT_EQ(0, ut_enable(&self->s));
@@ -223,6 +259,236 @@ TEST_F(bpf, tracepoint)
 	EXPECT_TRUE(same_user_stack(&self->v, self->stacks, &st, false));
 	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(sample_has(&self->s, tp, &st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* Where there is no event: at every hit, in whatever task. */
+static int raw_tracepoint_open(const char *name, int prog)
+{
+	union bpf_attr attr = {
+		.raw_tracepoint.name = (unsigned long)name,
+		.raw_tracepoint.prog_fd = prog,
+	};
+
+	return bpf(BPF_RAW_TRACEPOINT_OPEN, &attr);
+}
+
+static void rename_self(void *arg)
+{
+	ut_syscall2(arg, __NR_prctl, PR_SET_NAME, "renamed");
+}
+
+/* So it is on a raw tracepoint, beside an event that samples the same one. */
+TEST_F(bpf, raw_tracepoint)
+{
+	struct ut_stack st;
+	int tp, prog, link;
+
+	tp = ut_add_tracepoint(&self->s, "task", "task_rename");
+	ASSERT_LE(0, tp);
+	prog = prog_load(BPF_PROG_TYPE_RAW_TRACEPOINT, self->values, self->stacks, 0);
+	ASSERT_LE(0, prog);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	link = raw_tracepoint_open("task_rename", prog);
+	ASSERT_LE(0, link);
+	ASSERT_EQ(0, ut_ladder(6, rename_self, &st));
+	close(link);
+	ut_disable(&self->s);
+	ASSERT_EQ(0, map_lookup(self->values, 0, &self->v));
+	EXPECT_EQ(1, self->v.hits);
+	EXPECT_TRUE(same_user_stack(&self->v, self->stacks, &st, false));
+	EXPECT_LT(8, self->v.kernel_len);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(sample_is(&self->s, tp, &st, variant->immediate));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+#define PMU	"/sys/bus/event_source/devices/"
+
+/* And on probes, of a function of the kernel's or of the test's. */
+static int add_probe(struct ut_session *s, const char *pmu, const char *path, __u64 addr)
+{
+	struct perf_event_attr attr = { .sample_period = 1, .probe_offset = addr };
+	char type_path[64];
+	long type;
+
+	snprintf(type_path, sizeof(type_path), PMU "%s/type", pmu);
+	if (ut_read_sysctl(type_path, &type)) {
+		ut_diag("%s: %s", type_path, strerror(errno));
+		return -1;
+	}
+	attr.type = type;
+	attr.uprobe_path = (unsigned long)path;
+	return ut_add(s, &attr);
+}
+
+TEST_F(bpf, kprobe)
+{
+	struct ut_stack st;
+	int tp, probe, prog;
+
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, tp);
+	probe = add_probe(&self->s, "kprobe", "__x64_sys_getppid", 0);
+	ASSERT_LE(0, probe);
+	prog = prog_load(BPF_PROG_TYPE_KPROBE, self->values, self->stacks, 0);
+	ASSERT_LE(0, prog);
+	ASSERT_EQ(0, ioctl(self->s.event[probe].fd[0], PERF_EVENT_IOC_SET_BPF, prog));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(6, one_call, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, map_lookup(self->values, 0, &self->v));
+	EXPECT_EQ(1, self->v.hits);
+	EXPECT_TRUE(same_user_stack(&self->v, self->stacks, &st, false));
+	EXPECT_LT(8, self->v.kernel_len);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(sample_is(&self->s, tp, &st, variant->immediate));
+	EXPECT_TRUE(sample_has(&self->s, probe, &st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* The function is probed where its frame has been set up. */
+UT_LABEL(bpf_probed);
+static ut_noinline void probed(void *arg)
+{
+	ut_walk_self(arg, (unsigned long)bpf_probed, __builtin_frame_address(0));
+	asm volatile(".globl bpf_probed\nbpf_probed: nop" : : : "memory");
+}
+
+/* Where in the file of this program is it? */
+static __u64 probe_offset(char *path)
+{
+	unsigned long start, end, off, addr = (unsigned long)bpf_probed;
+	char line[PATH_MAX + 256];
+	__u64 offset = 0;
+	FILE *f = fopen("/proc/self/maps", "r");
+
+	while (f && !offset && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx %*s %lx %*s %*s %4095s", &start, &end, &off,
+			   path) == 4 && addr >= start && addr < end)
+			offset = addr - start + off;
+	}
+	if (f)
+		fclose(f);
+	return offset;
+}
+
+static int probe_self(struct ut_session *s)
+{
+	char path[PATH_MAX];
+	__u64 offset = probe_offset(path);
+
+	return offset ? add_probe(s, "uprobe", path, offset) : -1;
+}
+
+/* Two events on it, and one of them has the program. */
+static bool probe_and_run(struct ut_session *s, int prog, struct ut_stack *st, int *probe,
+			  int *with_prog)
+{
+	*probe = probe_self(s);
+	*with_prog = probe_self(s);
+	return prog >= 0 && *probe >= 0 && *with_prog >= 0 &&
+	       !ioctl(s->event[*with_prog].fd[0], PERF_EVENT_IOC_SET_BPF, prog) &&
+	       !ut_enable(s) && !ut_ladder(6, probed, st) && !ut_disable(s);
+}
+
+TEST_F(bpf, uprobe)
+{
+	int probe, with_prog, prog;
+	struct ut_stack st;
+
+	prog = prog_load(BPF_PROG_TYPE_KPROBE, self->values, self->stacks, 0);
+	ASSERT_TRUE(probe_and_run(&self->s, prog, &st, &probe, &with_prog));
+	ASSERT_EQ(0, map_lookup(self->values, 0, &self->v));
+	EXPECT_EQ(1, self->v.hits);
+	EXPECT_TRUE(same_user_stack(&self->v, self->stacks, &st, false));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(sample_is(&self->s, probe, &st, variant->immediate));
+	EXPECT_TRUE(sample_has(&self->s, with_prog, &st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* A program that may sleep has a bpf_get_stack() of its own. */
+TEST_F(bpf, uprobe_sleepable)
+{
+	int probe, with_prog, prog;
+	struct ut_stack st;
+
+	prog = prog_load(BPF_PROG_TYPE_KPROBE, self->values, -1, BPF_F_SLEEPABLE);
+	ASSERT_TRUE(probe_and_run(&self->s, prog, &st, &probe, &with_prog));
+	ASSERT_EQ(0, map_lookup(self->values, 0, &self->v));
+	EXPECT_EQ(1, self->v.hits);
+	EXPECT_TRUE(same_user_stack(&self->v, -1, &st, false));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(sample_is(&self->s, probe, &st, variant->immediate));
+	EXPECT_TRUE(sample_has(&self->s, with_prog, &st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* The trace of an instance of ftrace, which has its own buffer and options. */
+#define TRACE	"/sys/kernel/tracing/instances/unwind_test"
+#define TRACED	8	/* frames that it keeps */
+
+static int trace_getppid(void)
+{
+	if (ut_tracepoint_id("syscalls", "sys_enter_getppid") < 0)
+		return -1;
+	rmdir(TRACE);
+	if (mkdir(TRACE, 0700) || ut_write_sysctl(TRACE "/options/userstacktrace", 1) ||
+	    ut_write_sysctl(TRACE "/events/syscalls/sys_enter_getppid/enable", 1)) {
+		ut_diag("%s: %s", TRACE, strerror(errno));
+		return -1;
+	}
+	return 0;
+}
+
+/* The stacks in it; the last one is in @st. */
+static int traced_stacks(struct ut_stack *st)
+{
+	FILE *f = fopen(TRACE "/trace", "r");
+	bool inside = false;
+	char line[512], *p;
+	int nr = 0;
+
+	st->nr = 0;
+	while (f && fgets(line, sizeof(line), f)) {
+		if (strstr(line, "<user stack trace>")) {
+			inside = true;
+			st->nr = 0;
+			nr++;
+		} else if (inside && !strncmp(line, " =>", 3)) {
+			p = strchr(line, '<');
+			if (p && st->nr < UT_MAX_FRAMES)
+				st->ip[st->nr++] = strtoull(p + 1, NULL, 16);
+		} else {
+			inside = false;
+		}
+	}
+	if (f)
+		fclose(f);
+	return f ? nr : -1;
+}
+
+/* The walk of ftrace is another one; it sees nothing of what samples wait for. */
+TEST_F(bpf, userstacktrace)
+{
+	struct ut_stack st, traced;
+	int tp, nr;
+
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, trace_getppid());
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(10, one_call, &st));
+	ut_disable(&self->s);
+	nr = traced_stacks(&traced);
+	ut_write_sysctl(TRACE "/events/syscalls/sys_enter_getppid/enable", 0);
+	EXPECT_EQ(0, rmdir(TRACE));
+	EXPECT_EQ(1, nr);
+	EXPECT_EQ(TRACED, traced.nr);
+	EXPECT_TRUE(ut_stack_within(&traced, &st));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(sample_is(&self->s, tp, &st, variant->immediate));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -253,7 +519,7 @@ TEST_F(bpf, perf_event)
 
 	faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
 	ASSERT_LE(0, faults);
-	prog = prog_load(BPF_PROG_TYPE_PERF_EVENT, self->values, self->stacks);
+	prog = prog_load(BPF_PROG_TYPE_PERF_EVENT, self->values, self->stacks, 0);
 	ASSERT_LE(0, prog);
 	ASSERT_EQ(0, ioctl(self->s.event[faults].fd[0], PERF_EVENT_IOC_SET_BPF, prog));
 	ASSERT_EQ(0, ioctl(self->s.ring[0].fd, PERF_EVENT_IOC_ENABLE, 0));
@@ -292,7 +558,7 @@ TEST_F(bpf, perf_event_in_kernel)
 	ASSERT_EQ(0, ftruncate(w.file, 4096));
 	faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
 	ASSERT_LE(0, faults);
-	prog = prog_load(BPF_PROG_TYPE_PERF_EVENT, self->values, self->stacks);
+	prog = prog_load(BPF_PROG_TYPE_PERF_EVENT, self->values, self->stacks, 0);
 	ASSERT_LE(0, prog);
 	ASSERT_EQ(0, ioctl(self->s.event[faults].fd[0], PERF_EVENT_IOC_SET_BPF, prog));
 	ASSERT_EQ(0, ioctl(self->s.ring[0].fd, PERF_EVENT_IOC_ENABLE, 0));

@@ -4,14 +4,18 @@
  * disabled, closed and unmapped with stacks pending.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
@@ -462,6 +466,215 @@ TEST_F(sessions, opened_by_a_thread)
 	ut_close(&s);
 }
 
+/*
+ * Events that a process opens and leaves to another, which has the same table of
+ * descriptors. They are those of a task that does its work in a child, which inherits
+ * them.
+ */
+#define NEW_IMAGE	"--new-image"
+
+struct family {
+	struct ut_stack	ppid, uid, read;
+	int		pipe[2];
+	pid_t		child;
+	int		asleep;
+};
+
+static void child_calls(void *arg)
+{
+	struct family *f = arg;
+	char byte;
+
+	ut_syscall0(&f->ppid, __NR_getppid);
+	ut_syscall0(&f->uid, __NR_getuid);
+	__atomic_store_n(&f->asleep, 1, __ATOMIC_RELEASE);
+	ut_syscall3(&f->read, __NR_read, f->pipe[0], &byte, 1);
+}
+
+static void parent_of_one(void *arg)
+{
+	struct family *f = arg;
+	pid_t pid = fork();
+
+	if (!pid) {
+		ut_ladder(5, child_calls, f);
+		_exit(0);
+	}
+	f->child = pid;
+	waitpid(pid, NULL, 0);
+}
+
+enum {
+	DEAD, EXECED, HOLDS_ON,
+};
+
+struct hand_over {
+	struct ut_session	s;
+	struct ut_opts		opts;
+	int			how;
+	int			opened;
+};
+
+static char *new_argv[] = { "new", NEW_IMAGE, NULL };
+
+static void open_and_go(struct hand_over *h)
+{
+	struct ut_session *s = &h->s;
+
+	/* The buffers are to be mapped by the one who reads them. */
+	if (ut_open(s, &h->opts) || ut_add_tracepoint(s, "syscalls", "sys_enter_getppid") < 0 ||
+	    ut_add_tracepoint(s, "syscalls", "sys_enter_read") < 0)
+		return;
+	__atomic_store_n(&h->opened, 1, __ATOMIC_RELEASE);
+	if (h->how == EXECED)
+		execve("/proc/self/exe", new_argv, NULL);
+	while (h->how == HOLDS_ON)
+		pause();
+}
+
+/* Is this the program that the opener has executed? */
+static bool is_new_image(pid_t pid)
+{
+	char path[64], line[64] = "";
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+	fd = open(path, O_RDONLY);
+	if (fd < 0)
+		return false;
+	if (read(fd, line, sizeof(line) - 1) < 0)
+		line[0] = 0;
+	close(fd);
+	return !strcmp(line, new_argv[0]) && ut_task_state(pid) == 'S';
+}
+
+FIXTURE(handed_over) {
+	struct hand_over *h;
+	struct family *f;
+	struct ut_child c;
+	pid_t opener;
+};
+
+FIXTURE_VARIANT(handed_over) {
+	int how;
+	bool all;
+};
+
+FIXTURE_VARIANT_ADD(handed_over, by_dead) {
+	.how = DEAD,
+};
+
+FIXTURE_VARIANT_ADD(handed_over, by_execed) {
+	.how = EXECED,
+};
+
+FIXTURE_VARIANT_ADD(handed_over, by_living) {
+	.how = HOLDS_ON,
+};
+
+/* And those of all tasks. */
+FIXTURE_VARIANT_ADD(handed_over, by_dead_all) {
+	.how = DEAD, .all = true,
+};
+
+FIXTURE_VARIANT_ADD(handed_over, by_execed_all) {
+	.how = EXECED, .all = true,
+};
+
+FIXTURE_SETUP(handed_over)
+{
+	self->opener = 0;
+	self->h = ut_shared(sizeof(*self->h));
+	self->f = ut_shared(sizeof(*self->f));
+	ASSERT_NE(NULL, self->h);
+	ASSERT_NE(NULL, self->f);
+	ASSERT_EQ(0, pipe(self->f->pipe));
+	ASSERT_EQ(0, ut_fork(&self->c, parent_of_one, self->f));
+	self->h->how = variant->how;
+	self->h->opts = (struct ut_opts){
+		.pid = variant->all ? -1 : self->c.pid, .per_cpu = true,
+		.inherit = !variant->all,
+	};
+	self->opener = syscall(__NR_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
+	ASSERT_LE(0, self->opener);
+	if (!self->opener) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		open_and_go(self->h);
+		_exit(0);
+	}
+}
+
+FIXTURE_TEARDOWN(handed_over)
+{
+	if (self->opener > 0) {
+		kill(self->opener, SIGKILL);
+		waitpid(self->opener, NULL, 0);
+	}
+	if (self->f->child > 0)
+		kill(self->f->child, SIGKILL);
+	kill(self->c.pid, SIGKILL);
+	ut_wait(&self->c);
+	ut_close(&self->h->s);
+}
+
+/*
+ * The new holder maps the buffers and is a profiler itself. The records of the events
+ * come to these alone, and the end of the profile is the holder's to say.
+ */
+TEST_F(handed_over, records)
+{
+	struct ut_opts opts = { .pid = self->c.pid, .per_cpu = true, .inherit = true };
+	struct ut_session *s = &self->h->s, own;
+	unsigned int i, e;
+	pid_t child;
+
+	if (variant->how == DEAD) {
+		ASSERT_EQ(self->opener, waitpid(self->opener, NULL, 0));
+		self->opener = 0;
+		ASSERT_EQ(1, self->h->opened);
+	}
+	while (!UT_READ(self->h->opened))
+		usleep(1000);
+	for (i = 0; variant->how == EXECED && i < 1000 && !is_new_image(self->opener); i++)
+		usleep(10000);
+	ASSERT_GT(1000, i);
+	ASSERT_LT(0, s->nr_rings);
+	for (i = 0; i < s->nr_rings; i++) {
+		ASSERT_EQ(0, ut_ring_map(&s->ring[i], s->ring[i].fd, s->opts.pages));
+		/* The opener's mapping went with it, and the redirection to it. */
+		for (e = 0; e < s->nr_events; e++)
+			ASSERT_EQ(0, ioctl(s->event[e].fd[i], PERF_EVENT_IOC_SET_OUTPUT,
+					   s->ring[i].fd));
+	}
+	ASSERT_EQ(0, ut_open(&own, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&own, "syscalls", "sys_enter_getuid"));
+	ASSERT_EQ(0, ut_enable(s));
+	ASSERT_EQ(0, ut_enable(&own));
+	ASSERT_EQ(0, ut_go(&self->c));
+	while (!UT_READ(self->f->asleep) || !UT_READ(self->f->read.nr) ||
+	       !UT_READ(self->f->child))
+		usleep(1000);
+	child = self->f->child;
+	ASSERT_TRUE(ut_wait_state(child, "S"));
+	ASSERT_EQ(0, ut_drain(s));
+	EXPECT_TRUE(ut_stack_is(s, ut_sample(s, 0, child, 0), &self->f->ppid));
+	ASSERT_EQ(1, ut_count_samples(s, 1, child));
+	EXPECT_EQ(NULL, ut_record_of(s, child, ut_sample(s, 1, child, 0)->cookie));
+
+	ut_disable(s);
+	ut_disable(&own);
+	ASSERT_EQ(0, ut_drain(s));
+	ASSERT_EQ(0, ut_drain(&own));
+	EXPECT_TRUE(ut_stack_is(s, ut_sample(s, 1, child, 0), &self->f->read));
+	EXPECT_EQ(2, ut_count(s, UT_RECORD_CALLCHAIN_DEFERRED, child));
+	EXPECT_TRUE(ut_stack_is(&own, ut_sample(&own, 0, child, 0), &self->f->uid));
+	EXPECT_EQ(1, ut_count(&own, UT_RECORD_CALLCHAIN_DEFERRED, child));
+	EXPECT_EQ(0, ut_check(s, 0));
+	EXPECT_EQ(0, ut_check(&own, 0));
+	EXPECT_EQ('S', ut_task_state(child));
+	ut_close(&own);
+}
+
 /* A task that is in the kernel almost all of the time, and never waits. */
 static void busy(void *arg)
 {
@@ -608,6 +821,12 @@ TEST_F_TIMEOUT(teardown, own_close, 120)
 
 int main(int argc, char **argv)
 {
+	/* What the opener of events has executed. */
+	if (argc == 2 && !strcmp(argv[1], NEW_IMAGE)) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
 	ut_need_root();
 	return test_harness_run(argc, argv);
 }

@@ -3,6 +3,7 @@
  * K11: tasks that are in the kernel when a profile ends. Disabling the event that
  * has defer_output writes their stacks; they are not woken and notice nothing.
  */
+#include <asm/ldt.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -535,6 +536,88 @@ TEST_F_TIMEOUT(at_the_end, many_tasks, 120)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+#define WAKERS	16
+#define ROUNDS	200
+
+static void spin(unsigned int us)
+{
+	struct timespec ts;
+	__u64 end = 0, now;
+
+	do {
+		clock_gettime(CLOCK_MONOTONIC, &ts);
+		now = ts.tv_sec * 1000000ULL + ts.tv_nsec / 1000;
+		end = end ?: now + us;
+	} while (now < end);
+}
+
+static void short_nap(void *arg)
+{
+	struct timespec ts = { .tv_nsec = 1000 + rand() % 500000 };
+
+	ut_syscall2(arg, __NR_nanosleep, &ts, NULL);
+}
+
+static void *waker(void *arg)
+{
+	struct ut_stack st;
+
+	for (;;)
+		ut_ladder(6, short_nap, &st);
+	return arg;
+}
+
+static void wakers(void *arg)
+{
+	pthread_t id;
+	int i;
+
+	for (i = 1; i < WAKERS; i++) {
+		if (pthread_create(&id, NULL, waker, NULL))
+			_exit(1);
+	}
+	waker(arg);
+}
+
+/*
+ * Tasks that wake up and fall asleep again while one event after the other is
+ * disabled: each stack is written once, by its task or from outside.
+ */
+TEST_F_TIMEOUT(at_the_end, waking, 250)
+{
+	struct ut_opts opts = { .pid = -1, .per_cpu = true, .pages = 256 };
+	unsigned long samples = 0, missing = 0;
+	struct ut_stack got;
+	struct ut_rec *r;
+	int i, k;
+
+	ASSERT_EQ(0, ut_fork(&self->c, wakers, NULL));
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep"));
+	ASSERT_EQ(0, ut_go(&self->c));
+	for (i = 0; i < ROUNDS; i++) {
+		ASSERT_EQ(0, ut_enable(&self->s));
+		/* Not asleep: it would wake with the others. */
+		spin(1000 + rand() % 10000);
+		ASSERT_EQ(0, ut_disable(&self->s));
+		ASSERT_EQ(0, ut_drain(&self->s));
+		for (k = 0; (r = ut_sample(&self->s, 0, 0, k)); k++, samples++) {
+			if (ut_user_stack(&self->s, r, &got) == UT_UNRESOLVED)
+				missing++;
+			else
+				EXPECT_TRUE(ut_is_ladder(&got, 6, 2));
+		}
+		/* A task that was asleep at the last disable may come by now. */
+		ASSERT_EQ(0, ut_check(&self->s, UT_ALLOW_FOREIGN | UT_ALLOW_UNRESOLVED))
+			TH_LOG("round %d", i);
+		ut_forget(&self->s);
+	}
+	TH_LOG("%lu samples, %lu without a record", samples, missing);
+	EXPECT_LT(ROUNDS, samples);
+	/* One whose CPU somebody else has for longer than a disable waits. */
+	EXPECT_GE(samples / 10, missing);
+}
+
 static void deep_asleep(void *arg)
 {
 	ut_ladder(100, fall_asleep, arg);
@@ -613,7 +696,7 @@ TEST_F(at_the_end, and_again)
 	self->sh->how = PIPE_READ;
 	ASSERT_EQ(0, ut_fork(&self->c, ladder_asleep, self->sh));
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, "sys_enter_read"));
-	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_exit_read"));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"));
 	ASSERT_EQ(0, ut_go(&self->c));
 	wait_called(self->sh);
 	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
@@ -621,18 +704,116 @@ TEST_F(at_the_end, and_again)
 		ASSERT_EQ(0, ut_disable(&self->s));
 		ASSERT_EQ(0, ut_enable(&self->s));
 	}
-	/* The sample of the way out belongs to the entry whose stack is out already. */
+	/* No sample names that stack any more, and it is not written once more. */
 	ASSERT_EQ(1, write(self->sh->pipe[1], "x", 1));
 	while (!self->sh->returned)
 		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
 	ASSERT_EQ(0, ut_disable(&self->s));
 	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
 				&self->sh->st));
-	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 1, self->c.pid, 0),
-				&self->sh->st));
 	EXPECT_EQ(1, self->sh->ret);
-	/* What was written at the disable is not written once more. */
+	EXPECT_EQ(1, ut_count_samples(&self->s, 1, self->c.pid));
+	EXPECT_EQ(2, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* A system call that falls asleep whenever the pipe is full. */
+#define PIPE_SIZE	65536
+
+static void write_much(void *arg)
+{
+	static char buf[8 * PIPE_SIZE];
+	struct shared *sh = arg;
+
+	sh->ret = ut_syscall3(&sh->st, __NR_write, sh->pipe[1], buf, sizeof(buf));
+	__atomic_store_n(&sh->returned, 1, __ATOMIC_RELEASE);
+	for (;;)
+		pause();
+}
+
+static void ladder_write(void *arg)
+{
+	ut_ladder(6, write_much, arg);
+}
+
+static ssize_t empty_pipe(struct shared *sh)
+{
+	static char buf[PIPE_SIZE];
+
+	return read(sh->pipe[0], buf, sizeof(buf));
+}
+
+/*
+ * Sampled again in the same system call: its stack is in each part of the profile, once
+ * and behind the samples, for whoever reads it.
+ */
+TEST_F(at_the_end, sampled_again)
+{
+	int part, enter, asleep, exit;
+	struct ut_rec *r, *rec;
+	ssize_t left, got;
+	__u64 cookie = 0;
+	unsigned int nr;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_write, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, "sys_enter_write"));
+	enter = 0;
+	asleep = ut_add_tracepoint(&self->s, "sched", "sched_switch");
+	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_write");
+	ASSERT_LE(0, asleep);
+	ASSERT_LE(0, exit);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	for (part = 0; part < 4; part++) {
+		/* It has slept, and so it was sampled, in this part. */
+		do {
+			usleep(1000);
+			ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+			ASSERT_EQ(0, ut_drain(&self->s));
+			nr = ut_count_samples(&self->s, asleep, self->c.pid);
+			r = ut_sample(&self->s, asleep, self->c.pid, nr - 1);
+		} while (!nr || (!part && r->cookie !=
+				 ut_sample(&self->s, enter, self->c.pid, 0)->cookie));
+		if (!part)
+			cookie = r->cookie;
+		EXPECT_EQ(cookie, r->cookie);
+		EXPECT_EQ(NULL, ut_record_of(&self->s, self->c.pid, cookie));
+		ASSERT_EQ(0, ut_disable(&self->s));
+		ASSERT_EQ(0, ut_drain(&self->s));
+		r = ut_sample(&self->s, asleep, self->c.pid, nr - 1);
+		EXPECT_TRUE(ut_stack_is(&self->s, r, &self->sh->st)) TH_LOG("part %d", part);
+		EXPECT_EQ(0, ut_check(&self->s, 0)) TH_LOG("part %d", part);
+
+		/* As long as it is not: neither the next end writes it nor its own. */
+		ASSERT_EQ(0, ut_enable(&self->s));
+		ASSERT_EQ(0, ut_disable(&self->s));
+		ut_forget(&self->s);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		EXPECT_EQ(0, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+		ut_forget(&self->s);
+		ASSERT_EQ(0, ut_enable(&self->s));
+		ASSERT_EQ(PIPE_SIZE, empty_pipe(self->sh));
+	}
+	/* And when it is sampled on its way out, it writes it itself. */
+	for (left = (8 - part) * PIPE_SIZE; left > 0; left -= got) {
+		got = empty_pipe(self->sh);
+		ASSERT_LT(0, got);
+	}
+	while (!UT_READ(self->sh->returned))
+		usleep(1000);
+	EXPECT_EQ(8 * PIPE_SIZE, self->sh->ret);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, exit, self->c.pid, 0);
+	EXPECT_TRUE(ut_stack_is(&self->s, r, &self->sh->st));
+	EXPECT_EQ(cookie, r->cookie);
+	rec = ut_record_of(&self->s, self->c.pid, cookie);
+	ASSERT_NE(NULL, rec);
+	EXPECT_LT(r->time, rec->time);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -990,6 +1171,362 @@ TEST_F(at_the_end, whole_group)
 	close(member);
 }
 
+/*
+ * A task that stops hands out its stack before, so what is left for the end of the
+ * profile is what a sample within the stop asks for.
+ */
+enum {
+	STOPPED, TRACED_ENTRY, TRACED_EXIT, TRACED_SIGNAL, FROZEN,
+};
+
+static void call_and_stop(void *arg)
+{
+	struct shared *sh = arg;
+	char byte;
+
+	switch (sh->how) {
+	case STOPPED:
+		sh->ret = ut_syscall2(&sh->st, __NR_kill, getpid(), SIGSTOP);
+		break;
+	case TRACED_SIGNAL:
+		sh->ret = ut_syscall2(&sh->st, __NR_kill, getpid(), SIGUSR1);
+		break;
+	case FROZEN:
+		/* It is interrupted by that, and made again. */
+		sh->ret = ut_syscall3(&sh->st, __NR_read, sh->pipe[0], &byte, 1) - 1;
+		break;
+	default:
+		sh->ret = ut_syscall0(&sh->st, __NR_getuid);
+		break;
+	}
+	__atomic_store_n(&sh->returned, 1, __ATOMIC_RELEASE);
+	for (;;)
+		pause();
+}
+
+static void ladder_stops(void *arg)
+{
+	ut_ladder(6, call_and_stop, arg);
+}
+
+FIXTURE(within_a_stop) {
+	struct ut_session s;
+	struct ut_freezer freezer;
+	struct shared *sh;
+	struct ut_child c;
+	int event;
+};
+
+FIXTURE_VARIANT(within_a_stop) {
+	int how;
+	const char *sys;	/* NULL: name is a function's */
+	const char *name;
+	char state;
+};
+
+FIXTURE_VARIANT_ADD(within_a_stop, stopped) {
+	.how = STOPPED, .sys = "signal", .name = "signal_deliver", .state = 'T',
+};
+
+FIXTURE_VARIANT_ADD(within_a_stop, stopped_nmi) {
+	.how = STOPPED, .name = "do_signal_stop", .state = 'T',
+};
+
+FIXTURE_VARIANT_ADD(within_a_stop, traced_at_entry) {
+	.how = TRACED_ENTRY, .name = "ptrace_stop", .state = 't',
+};
+
+FIXTURE_VARIANT_ADD(within_a_stop, traced_at_exit) {
+	.how = TRACED_EXIT, .name = "ptrace_stop", .state = 't',
+};
+
+FIXTURE_VARIANT_ADD(within_a_stop, traced_at_signal) {
+	.how = TRACED_SIGNAL, .name = "ptrace_stop", .state = 't',
+};
+
+FIXTURE_VARIANT_ADD(within_a_stop, frozen) {
+	.how = FROZEN, .name = "cgroup_enter_frozen", .state = 'S',
+};
+
+FIXTURE_SETUP(within_a_stop)
+{
+	struct ut_opts opts = {};
+
+	memset(&self->s, 0, sizeof(self->s));
+	memset(&self->freezer, 0, sizeof(self->freezer));
+	self->sh = ut_shared(sizeof(*self->sh));
+	ASSERT_NE(NULL, self->sh);
+	self->sh->how = variant->how;
+	ASSERT_EQ(0, pipe(self->sh->pipe));
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_stops, self->sh));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	self->event = variant->sys ?
+		      ut_add_tracepoint(&self->s, variant->sys, variant->name) :
+		      ut_add_function(&self->s, variant->name);
+	ASSERT_LE(0, self->event);
+}
+
+FIXTURE_TEARDOWN(within_a_stop)
+{
+	kill(self->c.pid, SIGKILL);
+	ut_wait(&self->c);
+	ut_close(&self->s);
+	if (self->freezer.group[0])
+		ut_freezer_end(&self->freezer);
+}
+
+/* Run the tracee to its next stop; the status. */
+static int next_stop(pid_t pid, int how)
+{
+	int status;
+
+	if (ptrace(how, pid, 0, 0) || waitpid(pid, &status, __WALL) != pid || !WIFSTOPPED(status))
+		return -1;
+	return status;
+}
+
+/* Run it to where it enters a system call. */
+static int run_to_call(pid_t pid, __u64 nr)
+{
+	struct __ptrace_syscall_info info;
+
+	do {
+		if (next_stop(pid, PTRACE_SYSCALL) < 0 ||
+		    ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof(info), &info) < 0)
+			return -1;
+	} while (info.op != PTRACE_SYSCALL_INFO_ENTRY || info.entry.nr != nr);
+	return 0;
+}
+
+static int bring_to_stop(struct ut_session *s, struct ut_child *c, struct shared *sh,
+			 struct ut_freezer *freezer)
+{
+	switch (sh->how) {
+	case STOPPED:
+		if (ut_enable(s) || ut_go(c))
+			return -1;
+		return ut_wait_state(c->pid, "T") ? 0 : -1;
+	case FROZEN:
+		if (ut_freezer(freezer, c->pid) || ut_enable(s) || ut_go(c))
+			return -1;
+		wait_called(sh);
+		return ut_wait_state(c->pid, "S") ? ut_freeze(freezer, true) : -1;
+	}
+
+	if (ptrace(PTRACE_SEIZE, c->pid, 0, PTRACE_O_TRACESYSGOOD) ||
+	    ptrace(PTRACE_INTERRUPT, c->pid, 0, 0) || waitpid(c->pid, NULL, __WALL) != c->pid ||
+	    ut_go(c))
+		return -1;
+	switch (sh->how) {
+	case TRACED_ENTRY:
+		return ut_enable(s) || run_to_call(c->pid, __NR_getuid) ? -1 : 0;
+	case TRACED_EXIT:
+		/* Only there: at the stop of the entry the stack had been handed out. */
+		if (run_to_call(c->pid, __NR_getuid) || ut_enable(s))
+			return -1;
+		return next_stop(c->pid, PTRACE_SYSCALL) < 0 ? -1 : 0;
+	default:
+		if (ut_enable(s))
+			return -1;
+		return WSTOPSIG(next_stop(c->pid, PTRACE_CONT)) == SIGUSR1 ? 0 : -1;
+	}
+}
+
+static int let_go(struct ut_child *c, struct shared *sh, struct ut_freezer *freezer)
+{
+	switch (sh->how) {
+	case STOPPED:
+		return kill(c->pid, SIGCONT);
+	case FROZEN:
+		return ut_freeze(freezer, false) || write(sh->pipe[1], "x", 1) != 1;
+	default:
+		/* Without the signal, if it was one. */
+		return ptrace(PTRACE_DETACH, c->pid, 0, 0);
+	}
+}
+
+TEST_F(within_a_stop, walked_from_outside)
+{
+	unsigned int nr, records;
+	struct ut_rec *r;
+	long before;
+	int i;
+
+	ASSERT_EQ(0, bring_to_stop(&self->s, &self->c, self->sh, &self->freezer));
+	/* It has not been switched out yet when its state can be seen. */
+	do {
+		before = switches(self->c.pid);
+		usleep(50000);
+	} while (before != switches(self->c.pid));
+	ASSERT_EQ(variant->state, ut_task_state(self->c.pid));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	nr = ut_count_samples(&self->s, self->event, self->c.pid);
+	ASSERT_LE(1, nr);
+	r = ut_sample(&self->s, self->event, self->c.pid, nr - 1);
+	ASSERT_NE(0, r->cookie);
+	ASSERT_EQ(NULL, ut_record_of(&self->s, self->c.pid, r->cookie));
+
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, self->event, self->c.pid, nr - 1);
+	EXPECT_TRUE(ut_stack_is(&self->s, r, &self->sh->st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+	EXPECT_EQ(before, switches(self->c.pid));
+	EXPECT_EQ(variant->state, ut_task_state(self->c.pid));
+	EXPECT_EQ(0, self->sh->returned);
+	records = ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0);
+
+	/* It goes on as if nothing had been, and its stack is not written once more. */
+	ASSERT_EQ(0, ioctl(self->s.ring[0].fd, PERF_EVENT_IOC_ENABLE, 0));
+	ASSERT_EQ(0, let_go(&self->c, self->sh, &self->freezer));
+	for (i = 0; i < 2000 && !UT_READ(self->sh->returned); i++)
+		usleep(5000);
+	EXPECT_EQ(1, self->sh->returned);
+	EXPECT_EQ(0, self->sh->ret);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ioctl(self->s.ring[0].fd, PERF_EVENT_IOC_DISABLE, 0));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_EQ(records, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+}
+
+/*
+ * A task that goes on while it is walked from outside: from one of two deep stacks to
+ * the other, which have the same place, each with a system call of its own. A frame
+ * has a page, so that a walk takes longer than that.
+ */
+#define DEEP	40
+#define FRAME	4096
+
+struct runner {
+	struct ut_stack	st[2];
+	int		pipe[2][2];
+	int		rounds;
+};
+
+static ut_noinline void deep_read(unsigned int left, struct runner *r)
+{
+	char frame[FRAME];
+
+	if (left)
+		deep_read(left - 1, r);
+	else
+		ut_syscall3(&r->st[0], __NR_read, r->pipe[0][0], frame, 1);
+	asm volatile("" : : "r" (frame) : "memory");
+}
+
+static ut_noinline void deep_readv(unsigned int left, struct runner *r)
+{
+	char frame[FRAME];
+	struct iovec iov = { frame, 1 };
+
+	if (left)
+		deep_readv(left - 1, r);
+	else
+		ut_syscall3(&r->st[1], __NR_readv, r->pipe[1][0], &iov, 1);
+	asm volatile("" : : "r" (frame) : "memory");
+}
+
+static void run_to_and_fro(void *arg)
+{
+	struct runner *r = arg;
+
+	for (;;) {
+		deep_read(DEEP, r);
+		deep_readv(DEEP, r);
+		__atomic_add_fetch(&r->rounds, 1, __ATOMIC_RELEASE);
+	}
+}
+
+static void ladder_runner(void *arg)
+{
+	ut_ladder(2, run_to_and_fro, arg);
+}
+
+/* Wake it, after times that are never the same. */
+static void feed(void *arg)
+{
+	unsigned int seed = 1, i, n = 0;
+	struct runner *r = arg;
+
+	for (;;) {
+		seed = seed * 1103515245 + 12345;
+		for (i = 0; i < (seed >> 16) % 20000; i++)
+			asm volatile("");
+		if (write(r->pipe[n++ % 2][1], "x", 1) != 1)
+			_exit(1);
+	}
+}
+
+#define RACE_SECONDS	10
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+TEST_F_TIMEOUT(at_the_end, woken_again, 120)
+{
+	unsigned int i, e, disables = 0, good = 0, walked = 0;
+	struct runner *r = ut_shared(sizeof(*r));
+	struct ut_stack want[2], got;
+	struct ut_opts opts = {};
+	struct ut_child feeder;
+	double end;
+
+	ASSERT_NE(NULL, r);
+	ASSERT_EQ(0, pipe(r->pipe[0]));
+	ASSERT_EQ(0, pipe(r->pipe[1]));
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_runner, r));
+	ASSERT_EQ(0, ut_fork(&feeder, feed, r));
+	ASSERT_EQ(0, ut_go(&self->c));
+	/* Once without a race. */
+	ASSERT_EQ(1, write(r->pipe[0][1], "x", 1));
+	ASSERT_EQ(1, write(r->pipe[1][1], "x", 1));
+	while (!UT_READ(r->rounds))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	memcpy(want, r->st, sizeof(want));
+	ASSERT_LT(DEEP, want[0].nr);
+	ASSERT_LT(DEEP, want[1].nr);
+
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read"));
+	ASSERT_EQ(1, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_readv"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&feeder));
+	for (end = now() + RACE_SECONDS; now() < end; ) {
+		for (i = 0; i < 20; i++, disables++) {
+			ASSERT_EQ(0, ioctl(self->s.ring[0].fd, PERF_EVENT_IOC_DISABLE, 0));
+			ASSERT_EQ(0, ioctl(self->s.ring[0].fd, PERF_EVENT_IOC_ENABLE, 0));
+		}
+		ASSERT_EQ(0, ut_drain(&self->s));
+		for (e = 0; e < 2; e++) {
+			struct ut_rec *sample;
+
+			for (i = 0; (sample = ut_sample(&self->s, e, 0, i)); i++) {
+				if (ut_user_stack(&self->s, sample, &got) != UT_DEFERRED)
+					continue;
+				ASSERT_TRUE(ut_same_stack(&got, &want[e]));
+				good++;
+			}
+		}
+		walked += ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0);
+		ASSERT_EQ(0, ut_check(&self->s, UT_ALLOW_UNRESOLVED | UT_ALLOW_FOREIGN |
+						UT_ALLOW_LOST));
+		ut_forget(&self->s);
+	}
+	ut_diag("%u disables, %u rounds, %u records, %u stacks", disables, UT_READ(r->rounds),
+		walked, good);
+	EXPECT_LT(100, good);
+	kill(feeder.pid, SIGKILL);
+	ut_wait(&feeder);
+}
+
 /* The first buffer is full, the one of the next event that is disabled has room. */
 static void fill_and_sleep(void *arg)
 {
@@ -1031,6 +1568,142 @@ TEST_F(at_the_end, buffer_full)
 	ASSERT_EQ(0, ut_drain(&other));
 	EXPECT_TRUE(ut_stack_is(&other, ut_sample(&other, asleep, self->c.pid, 0), &self->sh->st));
 	ut_close(&other);
+}
+
+/*
+ * A program of 64 bits sleeps in 32-bit code: in the kernel's own segments for that,
+ * where the stack is the right one, or in some that have a base, where it is that or
+ * none. Who disables the event has others of the same numbers.
+ */
+static const unsigned char pause32[] = {
+	0x8e, 0xd1,			/*  0: mov %ecx, %ss */
+	0x89, 0xd4,			/*  2: mov %edx, %esp */
+	0xb8, 29, 0, 0, 0,		/*  4: mov $29, %eax		pause() */
+	0xcd, 0x80,			/*  9: int $0x80 */
+	0xeb, 0xfe,			/* 11: jmp . */
+};
+
+#define PAUSED32	11
+#define FRAMES32	5
+#define OTHER_BASE	0x8000000
+
+/* Where 32 bits reach it. */
+struct low {
+	unsigned char	code[16];
+	struct {
+		__u32	next, ret;
+	} frame[FRAMES32];
+	__u32		cs, ss, base;
+};
+
+FIXTURE(code_32) {
+	struct ut_session s;
+	struct low *low;
+	struct ut_child c;
+};
+
+FIXTURE_VARIANT(code_32) {
+	__u32 cs, ss, base;
+};
+
+FIXTURE_VARIANT_ADD(code_32, flat) {
+	.cs = 0x23, .ss = 0x2b,
+};
+
+FIXTURE_VARIANT_ADD(code_32, segments_with_a_base) {
+	.cs = 0x07, .ss = 0x0f, .base = 0x10000000,
+};
+
+static int set_ldt(__u32 base)
+{
+	struct user_desc desc = {
+		.base_addr = base, .limit = 0xfffff, .seg_32bit = 1, .limit_in_pages = 1,
+		.contents = MODIFY_LDT_CONTENTS_CODE,
+	};
+
+	if (syscall(SYS_modify_ldt, 1, &desc, sizeof(desc)))
+		return -1;
+	desc.entry_number = 1;
+	desc.contents = MODIFY_LDT_CONTENTS_DATA;
+	return syscall(SYS_modify_ldt, 1, &desc, sizeof(desc));
+}
+
+static void pause_in_32(void *arg)
+{
+	const struct low *low = arg;
+	unsigned long frame = (__u32)((unsigned long)low->frame - low->base);
+	struct {
+		__u32	ip;
+		__u16	cs;
+	} to = { (unsigned long)low->code - low->base, low->cs };
+
+	if (low->base && set_ldt(low->base))
+		return;
+	asm volatile("mov %[frame], %%rbp\n"
+		     "ljmpl *(%[to])\n"
+		     : : [to] "S" (&to), [frame] "d" (frame), "c" (low->ss) : "memory");
+}
+
+FIXTURE_SETUP(code_32)
+{
+	struct ut_opts opts = {};
+	__u32 next, i;
+
+	memset(&self->s, 0, sizeof(self->s));
+	self->low = mmap(NULL, sizeof(*self->low), PROT_READ | PROT_WRITE | PROT_EXEC,
+			 MAP_SHARED | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->low);
+	memcpy(self->low->code, pause32, sizeof(pause32));
+	self->low->cs = variant->cs;
+	self->low->ss = variant->ss;
+	self->low->base = variant->base;
+	for (i = 0; i < FRAMES32; i++) {
+		next = (unsigned long)&self->low->frame[i + 1] - variant->base;
+		self->low->frame[i].next = i < FRAMES32 - 1 ? next : 0;
+		self->low->frame[i].ret = 0x400100 + 16 * i - variant->base;
+	}
+	ASSERT_EQ(0, set_ldt(OTHER_BASE)) TH_LOG("CONFIG_MODIFY_LDT_SYSCALL?");
+	ASSERT_EQ(0, ut_fork(&self->c, pause_in_32, self->low));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	/* The tracepoints of single system calls leave 32-bit ones out. */
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "raw_syscalls", "sys_enter"));
+	ASSERT_EQ(0, ioctl(self->s.event[0].fd[0], PERF_EVENT_IOC_SET_FILTER, "id == 29"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+}
+
+FIXTURE_TEARDOWN(code_32)
+{
+	kill(self->c.pid, SIGKILL);
+	ut_wait(&self->c);
+	ut_close(&self->s);
+}
+
+TEST_F(code_32, asleep)
+{
+	struct ut_stack want = { .nr = 1 }, got;
+	struct ut_rec *r;
+	int i;
+
+	want.ip[0] = (unsigned long)self->low->code + PAUSED32;
+	for (i = 0; i < FRAMES32; i++)
+		want.ip[want.nr++] = 0x400100 + 16 * i;
+	ASSERT_EQ(0, ut_go(&self->c));
+	do {
+		usleep(1000);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		r = ut_sample(&self->s, 0, self->c.pid, 0);
+	} while (!r);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(1, ut_count_samples(&self->s, 0, 0));
+	ASSERT_EQ(UT_DEFERRED,
+		  ut_user_stack(&self->s, ut_sample(&self->s, 0, self->c.pid, 0), &got));
+	if (got.nr || !variant->base)
+		EXPECT_TRUE(ut_same_stack(&got, &want));
+	EXPECT_EQ('S', ut_task_state(self->c.pid));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
 int main(int argc, char **argv)

@@ -9,11 +9,9 @@
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 
@@ -348,50 +346,14 @@ TEST_F(stops, stopped_and_continued)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-static int write_file(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY), err;
-
-	if (fd < 0)
-		return -1;
-	err = write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
-	close(fd);
-	return err;
-}
-
-static bool is_frozen(const char *group)
-{
-	char path[256], line[64];
-	bool frozen = false;
-	int i;
-
-	snprintf(path, sizeof(path), "%s/cgroup.events", group);
-	for (i = 0; i < 1000 && !frozen; i++) {
-		FILE *f = fopen(path, "r");
-
-		while (f && fgets(line, sizeof(line), f))
-			frozen |= !strcmp(line, "frozen 1\n");
-		if (f)
-			fclose(f);
-		usleep(5000);
-	}
-	return frozen;
-}
-
 /* Frozen in its sleep: the disable writes its stack, the thaw finds it as it was. */
 TEST_F_TIMEOUT(stops, frozen, 60)
 {
-	char root[] = "/tmp/unwind_cgroup.XXXXXX", group[64], path[128], pid[16];
+	struct ut_freezer freezer;
 	int enter;
 
-	ASSERT_NE(NULL, mkdtemp(root));
-	ASSERT_EQ(0, mount("none", root, "cgroup2", 0, NULL)) TH_LOG("%s", strerror(errno));
-	snprintf(group, sizeof(group), "%s/unwind_test", root);
-	ASSERT_EQ(0, mkdir(group, 0755));
 	ASSERT_EQ(0, ut_fork(&self->c, ladder_read, self->sh));
-	snprintf(pid, sizeof(pid), "%d", self->c.pid);
-	snprintf(path, sizeof(path), "%s/cgroup.procs", group);
-	ASSERT_EQ(0, write_file(path, pid));
+	ASSERT_EQ(0, ut_freezer(&freezer, self->c.pid));
 	ASSERT_EQ(0, watch(&self->s, self->c.pid));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read");
 	ASSERT_LE(0, enter);
@@ -400,9 +362,7 @@ TEST_F_TIMEOUT(stops, frozen, 60)
 	while (!UT_READ(self->sh->st.nr))
 		usleep(1000);
 	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
-	snprintf(path, sizeof(path), "%s/cgroup.freeze", group);
-	ASSERT_EQ(0, write_file(path, "1"));
-	ASSERT_TRUE(is_frozen(group));
+	ASSERT_EQ(0, ut_freeze(&freezer, true));
 
 	ASSERT_EQ(0, ut_disable(&self->s));
 	ASSERT_EQ(0, ut_drain(&self->s));
@@ -410,14 +370,12 @@ TEST_F_TIMEOUT(stops, frozen, 60)
 	EXPECT_EQ(0, self->sh->returned);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 
-	ASSERT_EQ(0, write_file(path, "0"));
+	ASSERT_EQ(0, ut_freeze(&freezer, false));
 	ASSERT_EQ(1, write(self->sh->pipe[1], "x", 1));
 	EXPECT_EQ(0, ut_wait(&self->c));
 	self->c.pid = 0;
 	EXPECT_EQ(1, self->sh->returned);
-	rmdir(group);
-	umount2(root, MNT_DETACH);
-	rmdir(root);
+	ut_freezer_end(&freezer);
 }
 
 int main(int argc, char **argv)

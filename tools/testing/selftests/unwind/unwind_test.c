@@ -708,9 +708,6 @@ static int check_group(struct ut_rec **g, size_t nr, unsigned int allow)
 			samples++;
 			continue;
 		}
-		if (rec && (allow & UT_ALLOW_TWICE) && rec->nr == g[i]->nr &&
-		    !memcmp(rec->ips, g[i]->ips, rec->nr * sizeof(__u64)))
-			continue;
 		if (rec) {
 			ut_diag("tid %u: two records for cookie %llx", rec->tid, rec->cookie);
 			bad++;
@@ -1235,6 +1232,53 @@ bool ut_wait_state(pid_t tid, const char *states)
 	}
 	ut_diag("task %d is in state %c, wanted one of %s", tid, state, states);
 	return false;
+}
+
+int ut_freezer(struct ut_freezer *f, pid_t pid)
+{
+	char path[128];
+
+	snprintf(f->root, sizeof(f->root), "/tmp/unwind_cgroup.XXXXXX");
+	if (!mkdtemp(f->root) || mount("none", f->root, "cgroup2", 0, NULL)) {
+		ut_diag("%s: %s", f->root, strerror(errno));
+		return -1;
+	}
+	snprintf(f->group, sizeof(f->group), "%s/unwind_test", f->root);
+	snprintf(path, sizeof(path), "%s/cgroup.procs", f->group);
+	if (mkdir(f->group, 0755) || ut_write_sysctl(path, pid)) {
+		ut_diag("%s: %s", f->group, strerror(errno));
+		return -1;
+	}
+	return 0;
+}
+
+int ut_freeze(struct ut_freezer *f, bool freeze)
+{
+	bool frozen = false;
+	char path[128], line[64];
+	int i;
+
+	snprintf(path, sizeof(path), "%s/cgroup.freeze", f->group);
+	if (ut_write_sysctl(path, freeze))
+		return -1;
+	snprintf(path, sizeof(path), "%s/cgroup.events", f->group);
+	for (i = 0; freeze && i < 1000 && !frozen; i++) {
+		FILE *events = fopen(path, "r");
+
+		while (events && fgets(line, sizeof(line), events))
+			frozen |= !strcmp(line, "frozen 1\n");
+		if (events)
+			fclose(events);
+		usleep(5000);
+	}
+	return frozen == freeze ? 0 : -1;
+}
+
+void ut_freezer_end(struct ut_freezer *f)
+{
+	rmdir(f->group);
+	umount2(f->root, MNT_DETACH);
+	rmdir(f->root);
 }
 
 int ut_read_sysctl(const char *path, long *val)

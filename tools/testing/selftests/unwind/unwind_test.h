@@ -180,7 +180,6 @@ bool ut_stack_within(const struct ut_stack *got, const struct ut_stack *want);
 #define UT_ALLOW_UNRESOLVED	1	/* samples whose record is not there */
 #define UT_ALLOW_FOREIGN	2	/* records that no sample here waits for */
 #define UT_ALLOW_LOST		4	/* a buffer was full */
-#define UT_ALLOW_TWICE		8	/* the same record again, after a disable */
 
 /*
  * What holds for every stream: the marker has its cookie and both come last; every
@@ -262,6 +261,16 @@ int ut_wait_gone(struct ut_child *c);	/* the same, -1 if it is there after ten s
 /* /proc/PID/stat's state letter, and waiting for one of a set of them. */
 int ut_task_state(pid_t tid);
 bool ut_wait_state(pid_t tid, const char *states);
+
+/* A control group of one task, to freeze it. */
+struct ut_freezer {
+	char	root[32];
+	char	group[64];
+};
+
+int ut_freezer(struct ut_freezer *f, pid_t pid);
+int ut_freeze(struct ut_freezer *f, bool freeze);	/* and wait until it is frozen */
+void ut_freezer_end(struct ut_freezer *f);		/* the task is gone, or thawed */
 
 int ut_read_sysctl(const char *path, long *val);
 int ut_write_sysctl(const char *path, long val);
