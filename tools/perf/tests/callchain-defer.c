@@ -27,6 +27,7 @@
 #include "tests.h"
 #include "thread.h"
 #include "tool.h"
+#include "util.h"
 
 #define PID	1000
 #define KIP	0xffffffff81000000ULL
@@ -44,6 +45,9 @@ struct gen {
 	bool	swap;
 	bool	pipe;
 	u16	max_stack;
+	/* how many of them have an event, and whose event is to be written: 0 is the host */
+	int	machines;
+	int	machine;
 };
 
 /* What the tool got to see of a sample */
@@ -107,7 +111,7 @@ static void put_sample_id(struct gen *gen, u32 tid, u64 time)
 	put32(gen, PID);
 	put32(gen, tid);
 	put64(gen, time);
-	put64(gen, 1);
+	put64(gen, gen->machine + 1);
 }
 
 static void put_comm(struct gen *gen, u32 tid, u64 time, const char *comm)
@@ -145,7 +149,7 @@ static void put_chain(struct gen *gen, u32 tid, u64 time, const u64 *ips, u64 nr
 	put32(gen, PID);
 	put32(gen, tid);
 	put64(gen, time);
-	put64(gen, 1);
+	put64(gen, gen->machine + 1);
 	put64(gen, nr);
 	for (i = 0; i < nr; i++)
 		put64(gen, ips[i]);
@@ -226,29 +230,67 @@ static void put_attr(struct gen *gen)
 	gen->len += sizeof(attr);
 }
 
-#define ATTRS_AT	(sizeof(struct perf_file_header) + sizeof(u64))
-#define DATA_AT		(ATTRS_AT + sizeof(struct perf_event_attr) + 2 * sizeof(u64))
+#define IDS_AT		(sizeof(struct perf_file_header))
+#define ATTR_SIZE	(sizeof(struct perf_event_attr) + 2 * sizeof(u64))
+
+static size_t attrs_at(const struct gen *gen)
+{
+	return IDS_AT + gen->machines * sizeof(u64);
+}
+
+static size_t data_at(const struct gen *gen)
+{
+	return attrs_at(gen) + gen->machines * ATTR_SIZE;
+}
+
+/* Which event is of which machine */
+static void put_id_index(struct gen *gen)
+{
+	size_t at = put_header(gen, PERF_RECORD_ID_INDEX, 0);
+	int i;
+
+	put64(gen, gen->machines);
+	for (i = 0; i < gen->machines; i++) {
+		put64(gen, i + 1);
+		put64(gen, 0);
+		put64(gen, -1ULL);
+		put64(gen, -1ULL);
+	}
+	for (i = 0; i < gen->machines; i++) {
+		put64(gen, i ? PID + i : 0);
+		put64(gen, 0);
+	}
+	put_size(gen, at, gen->len - at);
+}
 
 static void gen_start(struct gen *gen)
 {
 	size_t at;
+	int i;
 
 	gen->len = 0;
 	if (gen->pipe) {
 		put64(gen, 0x32454c4946524550ULL);
 		put64(gen, 16);
-		at = put_header(gen, PERF_RECORD_HEADER_ATTR, 0);
-		put_attr(gen);
-		put64(gen, 1);
-		put_size(gen, at, gen->len - at);
-		return;
+		for (i = 0; i < gen->machines; i++) {
+			at = put_header(gen, PERF_RECORD_HEADER_ATTR, 0);
+			put_attr(gen);
+			put64(gen, i + 1);
+			put_size(gen, at, gen->len - at);
+		}
+	} else {
+		memset(gen->buf, 0, IDS_AT);
+		gen->len = IDS_AT;
+		for (i = 0; i < gen->machines; i++)
+			put64(gen, i + 1);
+		for (i = 0; i < gen->machines; i++) {
+			put_attr(gen);
+			put64(gen, IDS_AT + i * sizeof(u64));
+			put64(gen, sizeof(u64));
+		}
 	}
-	memset(gen->buf, 0, sizeof(struct perf_file_header));
-	gen->len = sizeof(struct perf_file_header);
-	put64(gen, 1);
-	put_attr(gen);
-	put64(gen, sizeof(struct perf_file_header));
-	put64(gen, sizeof(u64));
+	if (gen->machines > 1)
+		put_id_index(gen);
 }
 
 static void gen_finish(struct gen *gen)
@@ -261,11 +303,11 @@ static void gen_finish(struct gen *gen)
 	gen->len = 0;
 	put64(gen, 0x32454c4946524550ULL);
 	put64(gen, sizeof(struct perf_file_header));
-	put64(gen, sizeof(struct perf_event_attr) + 2 * sizeof(u64));
-	put64(gen, ATTRS_AT);
-	put64(gen, sizeof(struct perf_event_attr) + 2 * sizeof(u64));
-	put64(gen, DATA_AT);
-	put64(gen, end - DATA_AT);
+	put64(gen, ATTR_SIZE);
+	put64(gen, attrs_at(gen));
+	put64(gen, gen->machines * ATTR_SIZE);
+	put64(gen, data_at(gen));
+	put64(gen, end - data_at(gen));
 	gen->len = end;
 }
 
@@ -317,6 +359,7 @@ static int read_back(struct gen *gen, struct reader_tool *rt, bool no_merge)
 	rt->tool.sample = read_sample;
 	rt->tool.comm = perf_event__process_comm;
 	rt->tool.attr = perf_event__process_attr;
+	rt->tool.id_index = perf_event__process_id_index;
 	rt->tool.ordering_requires_timestamps = true;
 	rt->tool.no_merge_callchains = no_merge;
 	rt->tool.no_warn = true;
@@ -340,7 +383,7 @@ static struct reader_tool rt;
 typedef int (*input_test)(void);
 
 /* Run a test for all four kinds of input */
-static int read_all_inputs(input_test test)
+static int read_all_inputs_of(int machines, input_test test)
 {
 	int i, err;
 
@@ -348,6 +391,7 @@ static int read_all_inputs(input_test test)
 		memset(&gen, 0, sizeof(gen));
 		gen.pipe = i & 1;
 		gen.swap = i & 2;
+		gen.machines = machines;
 		gen_start(&gen);
 		err = test();
 		if (err) {
@@ -357,6 +401,11 @@ static int read_all_inputs(input_test test)
 		}
 	}
 	return TEST_OK;
+}
+
+static int read_all_inputs(input_test test)
+{
+	return read_all_inputs_of(1, test);
 }
 
 static bool merged(int i, u64 time, u32 tid, u64 base, u64 nr)
@@ -718,6 +767,7 @@ static int test__max_stack(struct test_suite *test __maybe_unused, int subtest _
 			gen.pipe = j & 1;
 			gen.swap = j & 2;
 			gen.max_stack = maxes[i];
+			gen.machines = 1;
 			gen_start(&gen);
 			err = max_stack();
 			if (err)
@@ -725,6 +775,64 @@ static int test__max_stack(struct test_suite *test __maybe_unused, int subtest _
 		}
 	}
 	return TEST_OK;
+}
+
+#define MACHINES	6
+
+/*
+ * Tasks with one number, in kernel entries with one cookie: of the last two even the
+ * stacks are the same. The host's sleeps, while those of the guests go on and exit.
+ */
+static int machines(void)
+{
+	int i;
+
+	for (i = 0; i < MACHINES; i++) {
+		gen.machine = i;
+		put_sample(&gen, PID + 1, 10 + i, 5);
+	}
+	for (i = 1; i < MACHINES; i++) {
+		gen.machine = i;
+		put_record(&gen, PID + 1, 20 + i, 5, UIP + 0x1000 * min(i, MACHINES - 2), 3,
+			   0, 0);
+		put_sample(&gen, PID + 1, 30 + i, 6);
+		put_record(&gen, PID + 1, 40 + i, 6, UIP + 0x10000 * i, 3, 0, 0);
+		put_exit(&gen, PID + 1, 50 + i);
+	}
+	put_round(&gen);
+	for (i = 1; i < MACHINES; i++) {
+		gen.machine = i;
+		put_sample(&gen, PID + 2, 60 + i, 7);
+		put_record(&gen, PID + 2, 70 + i, 7, UIP, 3, 0, 0);
+	}
+	put_round(&gen);
+	put_round(&gen);
+	gen.machine = 0;
+	put_record(&gen, PID + 1, 100, 5, UIP, 3, 0, 0);
+	put_round(&gen);
+
+	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
+	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 0);
+	TEST_ASSERT_EQUAL("unused", (int)rt.stats.nr_deferred_unused, 0);
+	TEST_ASSERT_EQUAL("duplicate", (int)rt.stats.nr_deferred_duplicate, 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 3 * MACHINES - 2);
+	for (i = 0; i < MACHINES; i++)
+		TEST_ASSERT_VAL("its own", merged(i, 10 + i, PID + 1,
+						  UIP + 0x1000 * min(i, MACHINES - 2), 3));
+	for (i = 1; i < MACHINES; i++)
+		TEST_ASSERT_VAL("the next one", merged(MACHINES + i - 1, 30 + i, PID + 1,
+						       UIP + 0x10000 * i, 3));
+	return 0;
+}
+
+static int test__machines(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	bool guest = perf_guest;
+	int err = read_all_inputs_of(MACHINES, machines);
+
+	/* set by the PERF_RECORD_ID_INDEX */
+	perf_guest = guest;
+	return err;
 }
 
 static struct test_case tests__callchain_defer[] = {
@@ -737,6 +845,7 @@ static struct test_case tests__callchain_defer[] = {
 	TEST_CASE("malformed deferred callchains", malformed),
 	TEST_CASE("duplicate deferred callchains", duplicates),
 	TEST_CASE("deferred callchain depth", max_stack),
+	TEST_CASE("deferred callchains of several machines", machines),
 	{	.name = NULL, }
 };
 

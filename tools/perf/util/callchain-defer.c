@@ -50,6 +50,11 @@
  * Whichever way, a lookup or an insertion does not depend on how many others
  * wait.
  *
+ * A file may have the samples of several machines, guests and their host, as perf
+ * inject --guest-data writes them. Each has threads and cookies of its own, so
+ * wherever a tid is named here it is that of one machine. Which one is known from
+ * the event's id, by the PERF_RECORD_ID_INDEX that comes before all of its events.
+ *
  * A merged sample has its kernel frames, PERF_CONTEXT_USER_DEFERRED and the user
  * frames, cut where immediate unwinding had cut them: kernel and user frames
  * together against the event's maximum. Where there is no stack the marker is
@@ -137,10 +142,15 @@ struct defer_file {
 	u64		map_len;
 };
 
+/* A task; machine_pid is 0 for the host, and where there are no others */
+struct defer_tid {
+	u32	tid;
+	u32	machine_pid;
+};
+
 /* A record that was looked at */
 struct defer_rec {
-	u32			tid;
-	u32			machine_pid;
+	struct defer_tid	tid;
 	u64			time;
 	u64			cookie;
 	struct ip_callchain	*callchain;
@@ -148,7 +158,7 @@ struct defer_rec {
 
 /* Queued record, by (tid, cookie), or a task's last one */
 struct defer_node {
-	u32			 tid;
+	struct defer_tid	 tid;
 	u64			 cookie;
 	union perf_event	*event;
 	bool			 used;
@@ -156,6 +166,7 @@ struct defer_node {
 
 /* When a task was first seen in the kernel entry it is in, and its last record */
 struct defer_task {
+	struct defer_tid	tid;
 	u64			cookie;
 	u64			since;
 	u64			seen;
@@ -164,10 +175,10 @@ struct defer_task {
 
 /* What the queue has to know of a sample, without parsing all of it */
 struct defer_peek {
-	u32	tid;
-	u64	time;
-	u64	cookie;
-	u8	cpumode;
+	struct defer_tid	tid;
+	u64			time;
+	u64			cookie;
+	u8			cpumode;
 };
 
 struct callchain_defer {
@@ -176,6 +187,8 @@ struct callchain_defer {
 	bool			merge;
 	bool			indexed;
 	bool			needs_swap;
+	/* the file has several machines, even if perf_guest does not say so */
+	bool			has_machines;
 	bool			bad_record_warned;
 	bool			bad_sample_warned;
 	bool			bound_warned;
@@ -220,15 +233,20 @@ bool evlist__has_deferred_callchain(struct evlist *evlist)
 }
 
 /* Seeded, so that no file can be made whose keys all meet in one place. */
-static u64 defer_hash(u64 seed, u32 tid, u64 cookie)
+static u64 defer_hash(u64 seed, struct defer_tid tid, u64 cookie)
 {
 	u64 h = (cookie ^ seed) * 0x9e3779b97f4a7c15ULL;
 
 	h ^= h >> 32;
-	h = (h + tid) * 0xff51afd7ed558ccdULL;
+	h = (h + tid.tid + ((u64)tid.machine_pid << 32)) * 0xff51afd7ed558ccdULL;
 	h ^= h >> 33;
 	h *= 0xc4ceb9fe1a85ec53ULL;
 	return h ^ (h >> 29);
+}
+
+static bool defer_tid__equal(struct defer_tid a, struct defer_tid b)
+{
+	return a.tid == b.tid && a.machine_pid == b.machine_pid;
 }
 
 static size_t defer_node__hash(long key, void *ctx)
@@ -243,17 +261,22 @@ static bool defer_node__equal(long key1, long key2, void *ctx __maybe_unused)
 	const struct defer_node *a = (const struct defer_node *)key1;
 	const struct defer_node *b = (const struct defer_node *)key2;
 
-	return a->tid == b->tid && a->cookie == b->cookie;
+	return defer_tid__equal(a->tid, b->tid) && a->cookie == b->cookie;
 }
 
 static size_t defer_task__hash(long key, void *ctx)
 {
-	return defer_hash(*(u64 *)ctx, key, 0);
+	const struct defer_tid *tid = (const struct defer_tid *)key;
+
+	return defer_hash(*(u64 *)ctx, *tid, 0);
 }
 
 static bool defer_task__equal(long key1, long key2, void *ctx __maybe_unused)
 {
-	return key1 == key2;
+	const struct defer_tid *a = (const struct defer_tid *)key1;
+	const struct defer_tid *b = (const struct defer_tid *)key2;
+
+	return defer_tid__equal(*a, *b);
 }
 
 struct callchain_defer *callchain_defer__new(struct evlist *evlist,
@@ -286,6 +309,36 @@ struct callchain_defer *callchain_defer__new(struct evlist *evlist,
 		return NULL;
 	}
 	return cd;
+}
+
+/**
+ * callchain_defer__id_index - learn which event is of which machine
+ * @cd: the stacks of the input, or NULL when there are none
+ * @event: a PERF_RECORD_ID_INDEX
+ *
+ * perf_event__process_id_index() does it only for the commands that want it, and
+ * after the first pass over a file.
+ */
+void callchain_defer__id_index(struct callchain_defer *cd, union perf_event *event)
+{
+	struct perf_record_id_index *ie = &event->id_index;
+	struct id_index_entry_2 *e2;
+	size_t i, size = ie->header.size;
+
+	/* Without machines the second half is not there */
+	if (!cd || size < sizeof(*ie) ||
+	    ie->nr > (size - sizeof(*ie)) / (sizeof(ie->entries[0]) + sizeof(*e2)))
+		return;
+
+	e2 = (void *)&ie->entries[ie->nr];
+	for (i = 0; i < ie->nr; i++) {
+		struct perf_sample_id *sid = evlist__id2sid(cd->evlist, ie->entries[i].id);
+
+		if (!sid || !e2[i].machine_pid)
+			continue;
+		sid->machine_pid = e2[i].machine_pid;
+		cd->has_machines = true;
+	}
 }
 
 static void defer_index__free(struct callchain_defer *cd)
@@ -375,6 +428,40 @@ static size_t defer_id_words(struct callchain_defer *cd, const struct evsel *evs
 	return cd->id_words;
 }
 
+/* The machine that the event with that id is of, see evlist__parse_sample() */
+static u32 defer_machine(const struct callchain_defer *cd, u64 id)
+{
+	struct perf_sample_id *sid;
+
+	if (!perf_guest && !cd->has_machines)
+		return 0;
+
+	sid = evlist__id2sid(cd->evlist, id);
+	return sid ? sid->machine_pid : 0;
+}
+
+static struct defer_tid defer_tid__of_sample(const struct callchain_defer *cd,
+					     const struct perf_sample *sample)
+{
+	return (struct defer_tid) {
+		.tid		= sample->tid,
+		.machine_pid	= defer_machine(cd, sample->id),
+	};
+}
+
+static struct defer_tid defer_tid__of_exit(const struct callchain_defer *cd,
+					   union perf_event *event)
+{
+	size_t words = (event->header.size - sizeof(event->header)) / sizeof(u64);
+	struct evsel *evsel = evlist__event2evsel(cd->evlist, event);
+	struct defer_tid tid = { .tid = event->fork.tid };
+
+	if (evsel && evsel->core.attr.sample_id_all && evsel->is_pos > 0 &&
+	    words >= (size_t)evsel->is_pos)
+		tid.machine_pid = defer_machine(cd, event->sample.array[words - evsel->is_pos]);
+	return tid;
+}
+
 /*
  * Parse a record into cd->rec, without all that a sample may have. The record
  * has to lie within its header.size, with its sample_id.
@@ -384,7 +471,6 @@ static bool defer_rec__parse(struct callchain_defer *cd, union perf_event *event
 	struct perf_record_callchain_deferred *rec = &event->callchain_deferred;
 	const __u64 *array = event->sample.array;
 	size_t size = event->header.size, id_words, pos;
-	struct perf_sample_id *sid;
 	struct evsel *evsel;
 	u64 type;
 
@@ -399,7 +485,7 @@ static bool defer_rec__parse(struct callchain_defer *cd, union perf_event *event
 		return false;
 
 	cd->rec = (struct defer_rec) {
-		.tid	   = -1,
+		.tid.tid   = -1,
 		.time	   = ULLONG_MAX,
 		.cookie	   = rec->cookie,
 		.callchain = (struct ip_callchain *)&rec->nr,
@@ -408,14 +494,11 @@ static bool defer_rec__parse(struct callchain_defer *cd, union perf_event *event
 		return true;
 
 	pos = (size - sizeof(event->header)) / sizeof(u64);
-	if (perf_guest && evsel->is_pos > 0) {
-		sid = evlist__id2sid(cd->evlist, array[pos - evsel->is_pos]);
-		if (sid)
-			cd->rec.machine_pid = sid->machine_pid;
-	}
+	if (evsel->is_pos > 0)
+		cd->rec.tid.machine_pid = defer_machine(cd, array[pos - evsel->is_pos]);
 	pos -= id_words;
 	if (type & PERF_SAMPLE_TID)
-		cd->rec.tid = defer_second_u32(evsel, array[pos++]);
+		cd->rec.tid.tid = defer_second_u32(evsel, array[pos++]);
 	if (type & PERF_SAMPLE_TIME)
 		cd->rec.time = array[pos];
 	return true;
@@ -531,8 +614,9 @@ static int defer_index__add(struct callchain_defer *cd, union perf_event *event,
 {
 	u64 cookie = cd->rec.cookie;
 	struct ip_callchain *ips = cd->rec.callchain;
-	u32 hash, tid = cd->rec.tid, machine_pid = cd->rec.machine_pid;
+	struct defer_tid tid = cd->rec.tid;
 	int same = 0;
+	u32 hash;
 	size_t i;
 	int err;
 
@@ -547,8 +631,8 @@ static int defer_index__add(struct callchain_defer *cd, union perf_event *event,
 		if (cd->hashes[i] != hash)
 			continue;
 		old = defer_fetch(cd, cd->locs[i]);
-		if (!old || !defer_rec__parse(cd, old) || cd->rec.tid != tid ||
-		    cd->rec.cookie != cookie || cd->rec.machine_pid != machine_pid)
+		if (!old || !defer_rec__parse(cd, old) || cd->rec.cookie != cookie ||
+		    !defer_tid__equal(cd->rec.tid, tid))
 			continue;
 		same++;
 		if (same == MAX_SAME_KEY ||
@@ -762,6 +846,11 @@ static int defer_index__scan(struct callchain_defer *cd, int nr, size_t comp_len
 			if (raw)
 				err = defer_index__record(cd, raw, hdr.size,
 							  ((u64)nr << LOC_FILE_SHIFT) | pos);
+			break;
+		case PERF_RECORD_ID_INDEX:
+			raw = defer_scan__bytes(&scan, pos, hdr.size);
+			if (raw)
+				callchain_defer__id_index(cd, defer_image(cd, raw, hdr.size));
 			break;
 		case PERF_RECORD_COMPRESSED:
 			raw = defer_scan__bytes(&scan, pos, hdr.size);
@@ -996,7 +1085,8 @@ static bool defer_peek(struct callchain_defer *cd, union perf_event *event,
 		i++;
 	if (type & PERF_SAMPLE_IP)
 		i++;
-	pk->tid = defer_second_u32(evsel, array[i]);
+	pk->tid.tid = defer_second_u32(evsel, array[i]);
+	pk->tid.machine_pid = evsel->id_pos >= 0 ? defer_machine(cd, array[evsel->id_pos]) : 0;
 	pk->time = array[i + 1];
 	pk->cookie = 0;
 	pk->cpumode = event->header.misc & PERF_RECORD_MISC_CPUMODE_MASK;
@@ -1034,21 +1124,34 @@ static bool defer_peek(struct callchain_defer *cd, union perf_event *event,
 	return true;
 }
 
-static struct defer_task *defer_task__findnew(struct callchain_defer *cd, u32 tid)
+static struct defer_task *defer_task__find(struct callchain_defer *cd, struct defer_tid tid)
 {
 	struct defer_task *task = NULL;
 
-	if (hashmap__find(cd->tasks, tid, &task))
+	hashmap__find(cd->tasks, (long)&tid, &task);
+	return task;
+}
+
+static struct defer_task *defer_task__findnew(struct callchain_defer *cd, struct defer_tid tid)
+{
+	struct defer_task *task = defer_task__find(cd, tid);
+
+	if (task)
 		return task;
 
 	task = zalloc(sizeof(*task));
-	if (task && hashmap__add(cd->tasks, tid, task))
+	if (!task)
+		return NULL;
+
+	task->tid = tid;
+	if (hashmap__add(cd->tasks, &task->tid, task))
 		zfree(&task);
 	return task;
 }
 
 /* The task is past every kernel entry with another cookie than this, 0 is user mode. */
-static int defer_task__seen(struct callchain_defer *cd, u32 tid, u64 cookie, u64 time)
+static int defer_task__seen(struct callchain_defer *cd, struct defer_tid tid, u64 cookie,
+			    u64 time)
 {
 	struct defer_task *task = defer_task__findnew(cd, tid);
 
@@ -1066,12 +1169,12 @@ static int defer_task__seen(struct callchain_defer *cd, u32 tid, u64 cookie, u64
 }
 
 /* The kept record of a task, when it is of that kernel entry. */
-static struct defer_node *defer_task__last(struct callchain_defer *cd, u32 tid, u64 cookie)
+static struct defer_node *defer_task__last(struct callchain_defer *cd, struct defer_tid tid,
+					   u64 cookie)
 {
-	struct defer_task *task;
+	struct defer_task *task = defer_task__find(cd, tid);
 
-	if (!hashmap__find(cd->tasks, tid, &task) || !task->last ||
-	    task->last->cookie != cookie)
+	if (!task || !task->last || task->last->cookie != cookie)
 		return NULL;
 	return task->last;
 }
@@ -1146,7 +1249,8 @@ int callchain_defer__queued(struct callchain_defer *cd, struct ordered_events *o
 		return defer_queue__record(cd, event);
 	case PERF_RECORD_EXIT:
 		if (event->header.size >= sizeof(event->fork))
-			return defer_task__seen(cd, event->fork.tid, 0, oe->last->timestamp);
+			return defer_task__seen(cd, defer_tid__of_exit(cd, event), 0,
+						oe->last->timestamp);
 		return 0;
 	case PERF_RECORD_SAMPLE:
 		if (!defer_peek(cd, event, &pk))
@@ -1171,9 +1275,9 @@ int callchain_defer__queued(struct callchain_defer *cd, struct ordered_events *o
 bool callchain_defer__must_wait(struct callchain_defer *cd, struct ordered_events *oe,
 				union perf_event *event)
 {
-	struct defer_task *task = NULL;
-	struct defer_peek pk;
 	struct defer_node key, *node;
+	struct defer_task *task;
+	struct defer_peek pk;
 
 	if (!oe->may_hold || !callchain_defer__queues(cd) ||
 	    event->header.type != PERF_RECORD_SAMPLE ||
@@ -1187,7 +1291,8 @@ bool callchain_defer__must_wait(struct callchain_defer *cd, struct ordered_event
 		return false;
 
 	/* All events up to next_flush were read, the record is not among them. */
-	if (hashmap__find(cd->tasks, pk.tid, &task) && task->cookie != pk.cookie &&
+	task = defer_task__find(cd, pk.tid);
+	if (task && task->cookie != pk.cookie &&
 	    task->since > pk.time && task->since <= oe->next_flush)
 		return false;
 
@@ -1212,8 +1317,6 @@ static bool defer_better(struct callchain_defer *cd, const struct perf_sample *s
 {
 	u64 dist;
 
-	if (cd->rec.machine_pid != sample->machine_pid)
-		return false;
 	/* Without times the first one is as good as any */
 	if (sample->time == ULLONG_MAX || cd->rec.time == ULLONG_MAX)
 		dist = ULLONG_MAX - 1;
@@ -1231,6 +1334,7 @@ static bool defer_better(struct callchain_defer *cd, const struct perf_sample *s
 static union perf_event *defer_index__find(struct callchain_defer *cd,
 					   const struct perf_sample *sample)
 {
+	struct defer_tid tid = defer_tid__of_sample(cd, sample);
 	u64 loc = 0, parsed = 0, best = ULLONG_MAX;
 	union perf_event *event = NULL;
 	u32 hash;
@@ -1239,14 +1343,14 @@ static union perf_event *defer_index__find(struct callchain_defer *cd,
 	if (!cd->nr_slots)
 		return NULL;
 
-	hash = defer_hash(cd->seed, sample->tid, sample->deferred_cookie);
+	hash = defer_hash(cd->seed, tid, sample->deferred_cookie);
 	for (i = hash & (cd->nr_slots - 1); cd->locs[i]; i = (i + 1) & (cd->nr_slots - 1)) {
 		if (cd->hashes[i] != hash)
 			continue;
 		parsed = cd->locs[i] | LOC_USED;
 		event = defer_fetch(cd, parsed);
 		if (!event || !defer_rec__parse(cd, event) ||
-		    cd->rec.tid != sample->tid ||
+		    !defer_tid__equal(cd->rec.tid, tid) ||
 		    cd->rec.cookie != sample->deferred_cookie)
 			continue;
 		cd->locs[i] = parsed;
@@ -1268,7 +1372,7 @@ static union perf_event *defer_queue__find(struct callchain_defer *cd,
 					   const struct perf_sample *sample)
 {
 	struct defer_node key = {
-		.tid	= sample->tid,
+		.tid	= defer_tid__of_sample(cd, sample),
 		.cookie	= sample->deferred_cookie,
 	};
 	struct defer_node *last = defer_task__last(cd, key.tid, key.cookie);
@@ -1335,16 +1439,16 @@ static int defer_queue__keep(struct callchain_defer *cd, union perf_event *event
 }
 
 /* The task is gone at @time. One with the same number may have been seen later. */
-static void defer_task__exit(struct callchain_defer *cd, u32 tid, u64 time)
+static void defer_task__exit(struct callchain_defer *cd, struct defer_tid tid, u64 time)
 {
-	struct defer_task *task = NULL;
+	struct defer_task *task = defer_task__find(cd, tid);
 
-	if (!hashmap__find(cd->tasks, tid, &task))
+	if (!task)
 		return;
 
 	defer_task__forget_last(cd, task);
 	if (task->seen <= time) {
-		hashmap__delete(cd->tasks, tid, NULL, NULL);
+		hashmap__delete(cd->tasks, (long)&tid, NULL, NULL);
 		free(task);
 	}
 }
@@ -1421,7 +1525,7 @@ int callchain_defer__deliver(struct callchain_defer *cd, union perf_event *event
 
 	if (event->header.type == PERF_RECORD_EXIT &&
 	    event->header.size >= sizeof(event->fork)) {
-		defer_task__exit(cd, event->fork.tid, sample->time);
+		defer_task__exit(cd, defer_tid__of_exit(cd, event), sample->time);
 		return 0;
 	}
 

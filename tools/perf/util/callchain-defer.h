@@ -36,6 +36,8 @@ void callchain_defer__delete(struct callchain_defer *cd);
 void callchain_defer__set_merge(struct callchain_defer *cd, bool merge);
 void callchain_defer__set_bounds(struct callchain_defer *cd, u64 nsec, u64 bytes);
 
+void callchain_defer__id_index(struct callchain_defer *cd, union perf_event *event);
+
 /* Files: know all stacks before the first sample is delivered */
 int callchain_defer__index(struct callchain_defer *cd, struct perf_session *session);
 void callchain_defer__set_window(struct callchain_defer *cd,

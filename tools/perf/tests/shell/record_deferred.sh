@@ -137,6 +137,25 @@ check_messages()
 	fi
 }
 
+# Snapshots are of AUX area events. There is none here: to be said as it is without
+# callchains, and nothing else.
+test_snapshot()
+{
+	local option name
+
+	for option in "" -g "--call-graph=fp,defer" "--call-graph=fp,nodefer"; do
+		name="Snapshot, ${option:-no callchains}"
+		# shellcheck disable=SC2086 # there may be no option
+		if perf record -o "$data" --snapshot $option -e cpu-clock -- true \
+			> /dev/null 2> "$log"; then
+			fail "$name"
+			continue
+		fi
+		check_messages "$name" "^No AUX area tracing to snapshot$" 1
+		check_messages "$name, nothing else" "" 1
+	done
+}
+
 test_fallback()
 {
 	record -vv -g -e cpu-clock,task-clock -- true || return 0
@@ -287,6 +306,8 @@ if ! perf record -o "$data" -g -e cpu-clock -- true > "$log" 2>&1; then
 	cleanup
 	exit 2
 fi
+
+test_snapshot
 
 perf record -vv -o "$data" -g -e cpu-clock -- true > /dev/null 2> "$log"
 if grep -q "switching off deferred callchain support" "$log"; then
