@@ -20,7 +20,8 @@
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
 
-#define GUEST_FLAG	0x300
+#define GUEST_FLAG	0x300	/* what it says */
+#define GUEST_STOP	0x301	/* what it is told */
 #define GUEST_CODE	0x400
 #define GUEST_STACK	0xff0
 #define GUEST_EXITS	100
@@ -54,8 +55,9 @@ asm(".pushsection .rodata\n"
 	"	out %al, $0x80\n"
 	"	jmp guest_halts\n"
 	"guest_spins:\n"
-	"	cmpb $0, " NUMBER(GUEST_FLAG) "\n"
-	"	je guest_spins\n"
+	"	movb $1, " NUMBER(GUEST_FLAG) "\n"
+	"1:	cmpb $0, " NUMBER(GUEST_STOP) "\n"
+	"	je 1b\n"
 	"	out %al, $0x80\n"
 	"	jmp guest_spins\n"
 	"guest_nmi:\n"
@@ -298,7 +300,7 @@ TEST_F(kvm, asked_for_by_nmi)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* Another thread, and what it does when the vCPU's sleeps, or after a while. */
+/* Another thread, and what it does when the guest is being run. */
 struct other {
 	struct ut_session	*s;
 	struct vm		*vm;
@@ -309,14 +311,14 @@ struct other {
 	int			err;
 };
 
-/* Wait until the guest has halted: its vCPU's thread is asleep in KVM_RUN. */
-static bool wait_halted(struct other *o)
+/* Wait until the guest is there. */
+static int wait_guest(struct other *o)
 {
 	int i;
 
 	for (i = 0; i < 10000 && !UT_READ(o->vm->mem[GUEST_FLAG]); i++)
 		usleep(1000);
-	return UT_READ(o->vm->mem[GUEST_FLAG]) && ut_wait_state(o->tid, "S");
+	return UT_READ(o->vm->mem[GUEST_FLAG]) ? 0 : -1;
 }
 
 static void *wake_guest(void *arg)
@@ -324,7 +326,10 @@ static void *wake_guest(void *arg)
 	struct kvm_msi msi = { .address_lo = MSI_ADDRESS, .data = MSI_NMI };
 	struct other *o = arg;
 
-	o->err = wait_halted(o) ? 0 : -1;
+	/* Where it halts its thread is asleep in KVM_RUN. */
+	o->err = wait_guest(o);
+	if (!o->err && !ut_wait_state(o->tid, "S"))
+		o->err = -1;
 	if (!o->err && o->disable) {
 		ut_disable(o->s);
 		o->err = ut_drain(o->s);
@@ -412,8 +417,9 @@ static void *stop_guest(void *arg)
 {
 	struct other *o = arg;
 
-	usleep(300000);
-	o->vm->mem[GUEST_FLAG] = 1;
+	o->err = wait_guest(o);
+	usleep(500000);
+	__atomic_store_n(&o->vm->mem[GUEST_STOP], 1, __ATOMIC_RELEASE);
 	return NULL;
 }
 
@@ -440,6 +446,7 @@ TEST_F(kvm, interrupts_of_the_guest)
 	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
 	ut_disable(&self->s);
 	ASSERT_EQ(0, pthread_join(id, NULL));
+	ASSERT_EQ(0, o.err);
 	ASSERT_EQ(0, c.ret);
 	ASSERT_EQ(0, ut_drain(&self->s));
 
@@ -466,8 +473,7 @@ static void *kick_guest(void *arg)
 {
 	struct other *o = arg;
 
-	usleep(100000);
-	o->err = pthread_kill(o->vcpu, SIGUSR1);
+	o->err = wait_guest(o) ?: pthread_kill(o->vcpu, SIGUSR1);
 	return NULL;
 }
 
