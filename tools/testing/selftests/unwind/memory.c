@@ -32,7 +32,7 @@ static long number_in(const char *path)
 }
 
 /* Lines of /proc/meminfo, in KiB. */
-static long meminfo(const char * const *what, unsigned int nr)
+static long read_meminfo(const char * const *what, unsigned int nr)
 {
 	long sum = 0, kb;
 	char line[128];
@@ -57,7 +57,7 @@ static long kernel_memory(void)
 {
 	static const char * const what[] = { "SUnreclaim:", "Percpu:", "VmallocUsed:" };
 
-	return meminfo(what, ARRAY_SIZE(what));
+	return read_meminfo(what, ARRAY_SIZE(what));
 }
 
 /* Is there room for many threads, and are they made in a time that can be waited for? */
@@ -68,7 +68,7 @@ static bool many_fit(void)
 
 	return number_in("/proc/sys/kernel/threads-max") > MANY + FEW &&
 	       number_in("/proc/sys/kernel/pid_max") > MANY + FEW &&
-	       meminfo(available, 1) > MANY * THREAD_KIB &&
+	       read_meminfo(available, 1) > MANY * THREAD_KIB &&
 	       ut_kallsyms("kasan_report", &start, &end) &&
 	       ut_kallsyms("kcsan_", &start, &end);
 }

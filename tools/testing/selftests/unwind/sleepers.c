@@ -1395,7 +1395,7 @@ TEST_F(within_a_stop, walked_from_outside)
  * the other, each with a system call of its own. Their frames have the same places, and
  * each of them a page of its own, so that the walk takes longer.
  */
-#define DEEP	40
+#define DEEP	50
 #define FRAME	4096
 
 struct runner {
@@ -1464,7 +1464,9 @@ static void feed(void *arg)
 	}
 }
 
-#define RACE_SECONDS	10
+/* So many walks, or as many as there are in that time. */
+#define RACE_WALKS	2000
+#define RACE_SECONDS	40
 
 static double now(void)
 {
@@ -1474,18 +1476,14 @@ static double now(void)
 	return ts.tv_sec + ts.tv_nsec / 1e9;
 }
 
-/* Which of the events has a sample that waits for this stack? */
+/* Which of the events has a sample that waits for this stack? It is one of the last. */
 static int sampled_by(struct ut_session *s, __u64 cookie)
 {
-	struct ut_rec *r;
-	unsigned int i;
-	int e;
+	size_t i;
 
-	for (e = 0; e < 2; e++) {
-		for (i = 0; (r = ut_sample(s, e, 0, i)); i++) {
-			if (r->cookie == cookie)
-				return e;
-		}
+	for (i = s->nr_recs; i--; ) {
+		if (s->rec[i].type == PERF_RECORD_SAMPLE && s->rec[i].cookie == cookie)
+			return s->rec[i].id == s->event[0].id[0] ? 0 : 1;
 	}
 	return -1;
 }
@@ -1531,7 +1529,7 @@ TEST_F_TIMEOUT(at_the_end, woken_again, 120)
 	ASSERT_EQ(1, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_readv"));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&feeder));
-	for (until = now() + RACE_SECONDS; now() < until; ) {
+	for (until = now() + RACE_SECONDS; walked < RACE_WALKS && now() < until; ) {
 		size_t k;
 
 		for (i = 0; i < 20; i++, disables++)
@@ -1547,11 +1545,13 @@ TEST_F_TIMEOUT(at_the_end, woken_again, 120)
 			got.nr = rec->nr;
 			ASSERT_GE(UT_MAX_FRAMES, got.nr);
 			memcpy(got.ip, rec->ips, got.nr * sizeof(got.ip[0]));
-			ASSERT_TRUE(ut_same_stack(&got, &want[e]));
+			ASSERT_TRUE(ut_same_stack(&got, &want[e])) TH_LOG("walk %d", walked);
 			walked++;
 		}
 		ut_forget(&end);
-		ut_forget(&self->s);
+		/* Seldom: the next record may be for the last sample. */
+		if (self->s.nr_recs > 10000)
+			ut_forget(&self->s);
 	}
 	ut_diag("%d disables, %u calls, %d stacks", disables, UT_READ(r->calls), walked);
 	EXPECT_LT(10, walked);
