@@ -156,6 +156,25 @@ test_snapshot()
 	done
 }
 
+# Words that do not go together, and that it is said which
+test_words()
+{
+	local words said
+
+	for words in "dwarf,defer:'defer' goes with --call-graph fp only, not with dwarf" \
+		     "nodefer,lbr:'nodefer' goes with --call-graph fp only, not with lbr" \
+		     "fp,defer,nodefer:'defer' and 'nodefer' exclude each other"; do
+		said=${words#*:}
+		words=${words%%:*}
+		if perf record -o "$data" --call-graph "$words" -e cpu-clock -- true \
+			> /dev/null 2> "$log"; then
+			fail "--call-graph $words"
+		else
+			check_messages "--call-graph $words is refused" "^callchain: $said$" 1
+		fi
+	done
+}
+
 test_fallback()
 {
 	record -vv -g -e cpu-clock,task-clock -- true || return 0
@@ -307,6 +326,7 @@ if ! perf record -o "$data" -g -e cpu-clock -- true > "$log" 2>&1; then
 	exit 2
 fi
 
+test_words
 test_snapshot
 
 perf record -vv -o "$data" -g -e cpu-clock -- true > /dev/null 2> "$log"
