@@ -47,6 +47,10 @@ EXPECTED = {
     "bad-same-cookie-other": {DUPLICATE: 4},
     "bad-unaligned": {DUPLICATE: 1},
     "bad-unclaimed": {UNCLAIMED: 1},
+    "machines-file-little": {},
+    "machines-file-big": {},
+    "machines-pipe-little": {},
+    "machines-pipe-big": {},
     "cut-off": {UNCLAIMED: 1, MISSING: 4},
     "lost-file-little": {MISSING: 24},
     "lost-file-big": {MISSING: 24},
@@ -105,6 +109,111 @@ def read_all(perf, name, directory):
                                   f"{counts.get(count, 0)}\n{out[-1500:]}")
 
 
+# page: the paragraphs that the option has, and what is in them
+NOT_THERE = r'"\[user callchain not available\]"'
+PAGES = {
+    "perf-record": [("--call-graph", [
+        r'"defer":', r'"nodefer":', "with a warning when user callchains cannot",
+        r'"--call-graph fp,nodefer,32"', 'go with "dwarf" and "lbr"',
+        "counted in the last line", "--switch-output"])],
+    "perf-script": [("--merge-callchains", [
+        "--no-merge-callchains", r"DEFERRED CALLCHAIN \[cookie: b00000006\]",
+        NOT_THERE, "stderr", "dlfilters"])],
+    "perf-report": [("--stats", ["deferred user callchains", NOT_THERE])],
+    "perf-inject": [("--merge-callchains", ["ordinary callchains",
+                                            "passed through"])],
+    "perf-config": [("call-graph.*", ["'fp,nodefer'"])],
+    "perf-top": [("--call-graph", ['"nodefer"'])],
+    "perf-trace": [("--call-graph", ["'fp,nodefer'"]),
+                   ("--sort-events", ["10 seconds"])],
+    "perf.data-file-format": [("Deferred callchains", [
+        r"PERF_CONTEXT_USER_DEFERRED \(-640\)",
+        r"PERF_RECORD_CALLCHAIN_DEFERRED \(22\)", "uint64_t cookie;",
+        "uint64_t nr;", r"uint64_t ips\[nr\];", "sample_id",
+        "the tid of its sample_id", "nr is 0"])],
+}
+# command: what its -h says
+HELP = {
+    "record": [r"\(defer\|nodefer\)"], "top": [r"\(defer\|nodefer\)"],
+    "trace": [r"\(defer\|nodefer\)"], "script": ["--merge-callchains"],
+    "inject": ["--merge-callchains"],
+}
+
+
+def read_page(tree, page):
+    """What perf's manual says of deferral stands where the option is."""
+    path = os.path.join(tree, "tools", "perf", "Documentation", f"{page}.txt")
+    with open(path) as f:
+        text = f.read()
+    for option, wanted in PAGES[page]:
+        # from there to the next option or heading
+        found = re.search(rf"^(?:-\w.*\n|-\w, )?{re.escape(option)}.*\n"
+                          r"(?:(?!\S+::$|--?\w.*::$|.*\n[=~-]{5,}$).*\n)*", text,
+                          re.M)
+        if not found:
+            raise Failure(f"{page} has no {option}")
+        said = " ".join(found[0].split())
+        for words in wanted:
+            if not re.search(words, said):
+                raise Failure(f"{page}, {option}: no {words}: {said}")
+
+
+def read_help(perf, command):
+    result = subprocess.run([perf, command, "-h"], stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            text=True)
+    for words in HELP[command]:
+        if not re.search(words, result.stdout):
+            raise Failure(f"perf {command} -h: no {words}\n{result.stdout}")
+
+
+def run_pages(layer, tree):
+    for page in PAGES:
+        layer.test(f"{page}: deferred callchains, where the option is",
+                   read_page, tree, page)
+    for command in HELP:
+        layer.test(f"perf {command} -h names it", read_help, layer.check.perf,
+                   command)
+
+
+# samples whose callchain never comes, and the memory that perf may take for them
+# beyond twice the file: the file is mapped, and a pipe's events are copied
+WAITING = 1000000
+OWN_MEMORY = 64 << 20
+
+
+def read_waiting(perf, form, words, directory):
+    """A million samples that wait for nothing: counted, in bounded memory."""
+    path = os.path.join(directory, f"waiting-{form}")
+    call([os.path.join(TOP, "bench", "mkperfdata"), "--samples", str(WAITING),
+          "--threads", "1000", "--lose-every", "1", "--form", form, "-o", path])
+    try:
+        with open(f"{path}.err", "w+", errors="replace") as errors:
+            child = subprocess.Popen([perf, *words, "-i", path],
+                                     stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.PIPE, stderr=errors,
+                                     env=dict(os.environ, **ENVIRONMENT))
+            # chains of a few lines; none is cut in two by a line's end
+            shown = sum(b"[user callchain not available]" in line
+                        for line in child.stdout)
+            child.stdout.close()
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+            errors.seek(0)
+            said = errors.read()
+        limit = 2 * os.path.getsize(path) + OWN_MEMORY
+    finally:
+        os.unlink(path)
+    if child.returncode or \
+            f"{WAITING} of {WAITING} {MISSING}" not in said:
+        raise Failure(f"status {child.returncode}\n{said[-1500:]}")
+    if shown != WAITING:
+        raise Failure(f"{shown} samples are shown, not {WAITING}")
+    if usage.ru_maxrss << 10 > limit:
+        raise Failure(f"{usage.ru_maxrss >> 10} MiB of memory, not "
+                      f"{limit >> 20}")
+
+
 def build(what, check, log):
     call([os.path.join(TOP, "scripts", "build"), what], log=log,
          env=dict(os.environ, BUILD=check.build))
@@ -121,6 +230,11 @@ def run_bad_input(layer):
         raise Failure("the corpus has no " + ", ".join(missing))
     for name in names:
         layer.test(name, read_all, perf, name, layer.dir)
+    # sanitizers take more memory than what they look at
+    for form in ("file", "pipe"):
+        layer.test(f"{WAITING} samples wait for nothing, {form}", read_waiting,
+                   check.perf, form, ["script", "-F", "tid,time,ip,sym"],
+                   layer.dir)
 
 
 # what takes a minute on two CPUs

@@ -122,6 +122,17 @@ class PerfData:
             return self.by_id[struct.unpack_from("<Q", raw, at)[0]]
         return first
 
+    def ids_of(self, kind, raw):
+        """(pid, tid) of a sample or of another record."""
+        attr = self.attr_of(kind, raw)
+        if kind == SAMPLE:
+            at = 8 + 8 * sum(bool(attr.sample_type & f)
+                             for f in (IDENTIFIER, IP))
+        else:
+            at = len(raw) - 8 * sum(bool(attr.sample_type & f)
+                                    for f in SAMPLE_IDS)
+        return struct.unpack_from("<II", raw, at)
+
     def waiting(self, raw):
         """(tid, cookie, the callchain's place) of a sample; None if it does
         not wait for its user callchain."""
@@ -135,9 +146,7 @@ class PerfData:
         marker, cookie = struct.unpack_from("<QQ", raw, at + 8 * (nr - 1))
         if marker != CONTEXT_USER_DEFERRED:
             return None
-        before = sum(bool(attr.sample_type & f) for f in (IDENTIFIER, IP))
-        return (struct.unpack_from("<I", raw, 8 + 8 * before + 4)[0], cookie,
-                at)
+        return self.ids_of(SAMPLE, raw)[1], cookie, at
 
     def callchain(self, raw):
         """((tid, cookie), addresses) of a deferred callchain."""
@@ -147,7 +156,7 @@ class PerfData:
         if not attr.bit(SAMPLE_ID_ALL) or 24 + 8 * nr + ids != len(raw):
             raise Bad(f"{self.path}: a deferred callchain of {len(raw)} bytes "
                       f"with {nr} frames")
-        tid = struct.unpack_from("<I", raw, len(raw) - ids + 4)[0]
+        _, tid = self.ids_of(CALLCHAIN_DEFERRED, raw)
         return (tid, cookie), struct.unpack_from(f"<{nr}Q", raw, 24)
 
 
@@ -231,16 +240,24 @@ class Hardware:
 
 
 def with_numa(features, number, bits, at):
-    """The sections of the features with NUMA_TOPOLOGY: one node."""
-    topology = 14
+    """The sections of the features, which are to be written at @at, with
+    NUMA_TOPOLOGY: one node. All CPUs are in it: perf c2c writes where it must
+    not when there is a sample of another."""
+    nrcpus, topology = 7, 14
     if bits[topology // 8] >> topology % 8 & 1:
         return features
-    before = sum((bits[n // 8] >> n % 8) & 1 for n in range(topology))
+
+    def place(feature):
+        return sum((bits[n // 8] >> n % 8) & 1 for n in range(feature))
+
+    offset, = struct.unpack_from("<Q", features, 16 * place(nrcpus))
+    cpus = max(struct.unpack_from("<II", features, offset - at))
+    before = place(topology)
     table = bytearray(features[:16 * number])
     for entry in range(0, 16 * number, 16):
         offset, = struct.unpack_from("<Q", table, entry)
         struct.pack_into("<Q", table, entry, offset + 16)
-    name = b"0".ljust(64, b"\0")
+    name = f"0-{cpus - 1}".encode().ljust(64, b"\0")
     section = struct.pack("<IIQQI", 1, 0, 1 << 20, 1 << 19, len(name)) + name
     table[16 * before:16 * before] = struct.pack(
         "<QQ", at + len(features) + 16, len(section))
