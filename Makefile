@@ -70,7 +70,8 @@ help:
 	@echo
 	@echo 'Variables, each at the end of any of these commands:'
 	@echo "  CMD='...'              vm: what to run; demo: what to profile. The host's root is"
-	@echo '                         the guest'"'"'s, read-only; build/demo/ is writable'
+	@echo '                         the guest'"'"'s, read-only, with a /tmp, /run and /var/tmp of'
+	@echo '                         its own; build/demo/ is writable'
 	@echo '  KERNEL_SRC=PATH        directory or tarball of a 6.12.y, from 6.12.100 on, in'
 	@echo '                         place of the package linux-source-6.12; kept until'
 	@echo '                         another is named or make clean'
