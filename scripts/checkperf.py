@@ -159,9 +159,13 @@ def read_page(tree, page):
 
 
 def read_help(perf, command):
-    result = subprocess.run([perf, command, "-h"], stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            text=True)
+    try:
+        result = subprocess.run([perf, command, "-h"],
+                                stdin=subprocess.DEVNULL, text=True,
+                                stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT)
+    except OSError as error:
+        raise Failure(error) from None
     for words in HELP[command]:
         if not re.search(words, result.stdout):
             raise Failure(f"perf {command} -h: no {words}\n{result.stdout}")
