@@ -5,6 +5,11 @@
 MAKEFLAGS += --no-print-directory
 SHELL := /bin/sh
 
+# neither make nor the kernel's build can tell such a name from two
+ifneq ($(words $(CURDIR))$(findstring :,$(CURDIR)),1)
+$(error $(CURDIR): the path has a blank or a colon, which the kernel's build does not take: clone into another)
+endif
+
 build := $(CURDIR)/build
 export BUILD := $(build)
 
