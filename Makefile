@@ -56,7 +56,7 @@ help:
 	@echo '  make kernel            build/kernel/arch/x86/boot/bzImage'
 	@echo '  make kernel-debug      the same with KASAN, lockdep and more: build/kernel-debug/'
 	@echo '  make kernel-kcsan      the same, watching for data races: build/kernel-kcsan/'
-	@echo '  make check-debug       the tests and the stress on kernel-debug'
+	@echo '  make check-debug       of make check, what runs on kernel-debug'
 	@echo '  make check-kcsan       the kernel'"'"'s tests and the stress on kernel-kcsan'
 	@echo '  make check-mutants     takes one behaviour after the other out of the kernel: the'
 	@echo '                         kselftests must fail; scripts/mutants --list'
@@ -93,8 +93,8 @@ help:
 	@echo '  PEER_PERF=PERF         bench-perf: another perf, for a column of its own'
 	@echo '  FUZZ_SECONDS=N         fuzz: how long (600)'
 	@echo "  LAYER='a b'            check: these layers only; scripts/check --list"
-	@echo '  STRESS_SECONDS=300     check-debug, check-kcsan: how long the stress runs'
-	@echo '  FUZZ_EVENTS_SECONDS=60 check-debug, check-kcsan: and the fuzzer of perf_event_open()'
+	@echo '  STRESS_SECONDS=300     check, check-kcsan: how long the stress runs'
+	@echo '  FUZZ_EVENTS_SECONDS=60 check, check-kcsan: and the fuzzer of perf_event_open()'
 	@echo '  JOBS=N                 compilers at once (all CPUs)'
 	@echo '  VERSION=N              series: [PATCH vN ...]'
 
