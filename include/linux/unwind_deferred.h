@@ -61,7 +61,8 @@ int unwind_deferred_remote(struct unwind_work *work, struct task_struct *task,
 void unwind_deferred_task_init(struct task_struct *task);
 void unwind_deferred_exec(void);
 void unwind_deferred_exec_mmap(void);
-void __unwind_deferred_flush(void);
+void __unwind_deferred_flush(const struct unwind_user_regs *before);
+void unwind_deferred_before(struct unwind_user_regs *before, unsigned long ip);
 
 static __always_inline bool unwind_deferred_pending(void)
 {
@@ -87,7 +88,23 @@ static __always_inline bool unwind_deferred_pending(void)
 static inline void unwind_deferred_flush(void)
 {
 	if (unlikely(unwind_deferred_pending()))
-		__unwind_deferred_flush();
+		__unwind_deferred_flush(NULL);
+}
+
+/**
+ * unwind_deferred_flush_changed - the same, behind a change of the user registers
+ * @before:	as they were, from unwind_deferred_before()
+ *
+ * An NMI in between that found them so gets their stack. It would be taken for one
+ * before user space has run otherwise, which has none any more.
+ *
+ * Context: Task context, may sleep, in the same entry as unwind_deferred_before().
+ */
+static inline void
+unwind_deferred_flush_changed(const struct unwind_user_regs *before)
+{
+	if (unlikely(unwind_deferred_pending()))
+		__unwind_deferred_flush(before);
 }
 
 #else /* !CONFIG_UNWIND_DEFERRED */
@@ -111,6 +128,10 @@ static inline void unwind_deferred_task_init(struct task_struct *task) { }
 static inline void unwind_deferred_exec(void) { }
 static inline void unwind_deferred_exec_mmap(void) { }
 static inline void unwind_deferred_flush(void) { }
+static inline void
+unwind_deferred_before(struct unwind_user_regs *before, unsigned long ip) { }
+static inline void
+unwind_deferred_flush_changed(const struct unwind_user_regs *before) { }
 
 #endif /* CONFIG_UNWIND_DEFERRED */
 

@@ -101,14 +101,17 @@ struct perf_defer_drained {
  * @shared:	in shared_sessions, if @client is the shared one
  * @owner:	the process; the reference keeps the address from being another's
  * @refs:	one an event
- * @lock:	guards the next five; the innermost
+ * @lock:	guards the next six; the innermost
  * @draining:	how many are disabling an event right now
  * @deadline:	in jiffies, for what they wait for
+ * @room:	how many stacks more may be left
  * @left:	stacks of tasks that came out meanwhile
  * @outputs:	events of whole CPUs that have attr.defer_output
- * @targets:	those of tasks, without the inherited ones
+ * @targets:	those of tasks, without the inherited ones; of both lists those that
+ *		were disabled are last
  * @settled:	how many had asked, or asked again, when last all who waited had been
  *		looked at, and what could be had of them had been written
+ * @tried:	the same, when the time was over for those of whom nothing could be had
  * @drained:	the stacks that were walked from outside, by their cookies
  * @free_work:	frees it where sleeping is all right
  * @rcu:	frees it behind those that still iterate over its events
@@ -120,14 +123,16 @@ struct perf_defer_session {
 	struct list_head		shared;
 	struct pid			*owner;
 	refcount_t			refs;
-	/* guards @draining, @deadline, @left, @outputs and @targets */
+	/* guards @draining, @deadline, @room, @left, @outputs and @targets */
 	raw_spinlock_t			lock;
 	unsigned int			draining;
 	unsigned long			deadline;
+	unsigned long			room;
 	struct list_head		left;
 	struct list_head		outputs;
 	struct list_head		targets;
 	unsigned long			settled;
+	unsigned long			tried;
 	struct xarray			drained;
 	struct work_struct		free_work;
 	struct rcu_head			rcu;
@@ -204,6 +209,11 @@ static void perf_defer_left_free(struct perf_defer_left *left)
 	kvfree(left);
 }
 
+static bool perf_defer_has_buffer(struct perf_event *event)
+{
+	return READ_ONCE((event->parent ?: event)->rb);
+}
+
 /*
  * Is there room for a record of @size? Called where no other writer of the buffer
  * can be. A buffer that overwrites itself always has some, and one that is written
@@ -239,6 +249,9 @@ static void perf_defer_write(struct perf_event *event,
 	struct perf_sample_data sample __uninitialized;
 	unsigned int nr, room;
 
+	/* Nobody can read it from here, and another event may take it. */
+	if (unlikely(!perf_defer_has_buffer(event)))
+		return;
 	output->written = true;
 
 	/* header.size has 16 bits. */
@@ -418,11 +431,11 @@ static void perf_defer_leave(struct perf_defer_output *output)
 	 * event's CPU to be asked. One of the two sees the other.
 	 */
 	smp_rmb();
-	if (likely(!READ_ONCE(session->draining)))
+	if (likely(!READ_ONCE(session->draining)) || !READ_ONCE(session->room))
 		return;
 
 	left = kvmalloc(struct_size(left, entries, trace->nr),
-			GFP_KERNEL | __GFP_NOWARN);
+			GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!left)
 		return;
 
@@ -435,7 +448,8 @@ static void perf_defer_leave(struct perf_defer_output *output)
 	memcpy(left->entries, trace->entries, trace->nr * sizeof(u64));
 
 	scoped_guard(raw_spinlock_irq, &session->lock) {
-		if (session->draining) {
+		if (session->draining && session->room) {
+			session->room--;
 			list_add_tail(&left->node, &session->left);
 			return;
 		}
@@ -659,6 +673,13 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	ret = unwind_deferred_request_max(&client->work, max_stack, &cookie);
 	if (ret < 0)
 		return NULL;
+	/*
+	 * Another session that shares the client may have had this stack before
+	 * there was this one, which then never got the record.
+	 */
+	if (ret && unlikely(client == &shared_client) &&
+	    !unwind_deferred_waits(&client->work, current))
+		return NULL;
 	if (!ret)
 		this_cpu_inc(client->count->asked);
 	else if (unlikely(!xa_empty(&event->defer->drained)))
@@ -799,6 +820,11 @@ static bool perf_defer_too_late(struct perf_event *event)
 #ifdef CONFIG_EVENT_TRACING
 	const char *system;
 
+	/* A BPF program can write to it from those tracepoints. */
+	if (IS_ENABLED(CONFIG_PREEMPTIRQ_TRACEPOINTS) &&
+	    event->attr.type == PERF_TYPE_SOFTWARE &&
+	    event->attr.config == PERF_COUNT_SW_BPF_OUTPUT)
+		return true;
 	if (event->attr.type != PERF_TYPE_TRACEPOINT || !event->tp_event)
 		return false;
 
@@ -814,7 +840,7 @@ static bool perf_defer_too_late(struct perf_event *event)
  * @event:	the event; ->parent and ->attr are set
  *
  * An inherited event is of its parent's session, another one of that of the
- * process that opens it. A tracepoint of the last steps to user space keeps its
+ * process that opens it. What can sample in the last steps to user space keeps its
  * immediate callchains: @event->attr.defer_callchain is cleared.
  *
  * Context: Task context, may sleep. Takes sessions_mutex.
@@ -863,9 +889,12 @@ void perf_defer_exit(struct perf_event *event)
 	if (!session)
 		return;
 
-	raw_spin_lock_irq(&session->lock);
-	list_del(&event->defer_entry);
-	raw_spin_unlock_irq(&session->lock);
+	/* Inherited ones are in no list. */
+	if (!list_empty(&event->defer_entry)) {
+		raw_spin_lock_irq(&session->lock);
+		list_del(&event->defer_entry);
+		raw_spin_unlock_irq(&session->lock);
+	}
 	perf_defer_put(session);
 }
 
@@ -888,19 +917,35 @@ static bool perf_defer_may_show(struct perf_event *event,
 	       perf_defer_may_show_all(event);
 }
 
-/* Will another event of the session be disabled after this one? */
-static bool perf_defer_is_last(struct perf_event *event)
+/*
+ * Will another event of the session be disabled after this one? Those that have been
+ * are at the ends of the lists, so the first ones tell.
+ */
+static bool __perf_defer_is_last(struct perf_event *event)
 {
 	struct perf_defer_session *session = event->defer;
 	struct perf_event *other;
-	bool last = true;
 
-	raw_spin_lock_irq(&session->lock);
-	list_for_each_entry(other, &session->outputs, defer_entry)
-		last &= other == event || !perf_defer_counts(other);
-	list_for_each_entry(other, &session->targets, defer_entry)
-		last &= other == event || !perf_defer_counts(other);
-	raw_spin_unlock_irq(&session->lock);
+	lockdep_assert_held(&session->lock);
+
+	list_for_each_entry(other, &session->outputs, defer_entry) {
+		if (other != event && perf_defer_counts(other))
+			return false;
+	}
+	list_for_each_entry(other, &session->targets, defer_entry) {
+		if (other != event && perf_defer_counts(other))
+			return false;
+	}
+	return true;
+}
+
+static bool perf_defer_is_last(struct perf_event *event)
+{
+	bool last;
+
+	raw_spin_lock_irq(&event->defer->lock);
+	last = __perf_defer_is_last(event);
+	raw_spin_unlock_irq(&event->defer->lock);
 	return last;
 }
 
@@ -1027,11 +1072,13 @@ static unsigned int perf_defer_collect(struct perf_defer_client *client,
 
 /*
  * One look at all tasks, unless nobody has asked since all were settled: the events
- * of a session are disabled one after the other, and the first one has it all.
+ * of a session are disabled one after the other, and the first one has it all. When
+ * it is @late for those who are running, the last event looks once more, no other.
  * Returns 0; -EBUSY or -EAGAIN if some of them are worth another, see above.
  */
 static int perf_defer_drain_tasks(struct perf_event *event,
-				  struct unwind_stacktrace *trace, bool last)
+				  struct unwind_stacktrace *trace, bool late,
+				  bool last)
 {
 	struct perf_defer_session *session = event->defer;
 	struct perf_defer_client *client = session->client;
@@ -1043,6 +1090,8 @@ static int perf_defer_drain_tasks(struct perf_event *event,
 
 	waiting = perf_defer_waiting(client, &asked);
 	if (!waiting || asked == READ_ONCE(session->settled))
+		return 0;
+	if (asked == READ_ONCE(session->tried) && !perf_defer_is_last(event))
 		return 0;
 
 	/* A few more may have joined; if there are many, they are next. */
@@ -1072,14 +1121,16 @@ static int perf_defer_drain_tasks(struct perf_event *event,
 		put_task_struct(tasks[i]);
 		cond_resched();
 	}
-	if (full || err)
-		return full ? 0 : err;
+	if (full)
+		return 0;
 	/* Who is counted and does not wait any more is being walked right now. */
-	if (nr == max || perf_defer_waiting(client, NULL) > nr)
-		return -EAGAIN;
-	if (all)
+	if (!err && (nr == max || perf_defer_waiting(client, NULL) > nr))
+		err = -EAGAIN;
+	if (!err && all)
 		WRITE_ONCE(session->settled, asked);
-	return 0;
+	else if (late && err != -EBUSY)
+		WRITE_ONCE(session->tried, asked);
+	return err;
 }
 
 /* Write what was left by tasks that came out while the event was disabled. */
@@ -1090,9 +1141,11 @@ static void perf_defer_drain_left(struct perf_event *event, bool end)
 	LIST_HEAD(list);
 
 	scoped_guard(raw_spinlock_irq, &session->lock) {
-		list_splice_init(&session->left, &list);
 		if (end)
 			session->draining--;
+		/* Who else is disabling an event may have a buffer for them. */
+		if (perf_defer_has_buffer(event) || !session->draining)
+			list_splice_init(&session->left, &list);
 	}
 
 	list_for_each_entry_safe(left, next, &list, node) {
@@ -1116,13 +1169,28 @@ static void perf_defer_drain_left(struct perf_event *event, bool end)
 	}
 }
 
+/*
+ * How many tasks may come out while an event is disabled: those who wait, and on
+ * each CPU one who asks until then. There may be more if another thread of the
+ * profile asks on, and they are left out; so nobody can have stacks piled up by
+ * not coming to the end of it.
+ */
+static void perf_defer_make_room(struct perf_defer_session *session,
+				 unsigned long waiting)
+{
+	raw_spin_lock_irq(&session->lock);
+	session->room = max(session->room, waiting + num_possible_cpus());
+	raw_spin_unlock_irq(&session->lock);
+}
+
 /**
  * perf_defer_drain_begin - an event is about to be disabled
  * @event:	the event; stays until perf_defer_drain_end()
  *
  * Does nothing for an event without attr.defer_output.
  *
- * Context: Task context. Takes a spinlock that is held for a few instructions.
+ * Context: Task context. Takes a spinlock, for a few steps however many events are
+ * disabled one after the other.
  */
 void perf_defer_drain_begin(struct perf_event *event)
 {
@@ -1131,8 +1199,16 @@ void perf_defer_drain_begin(struct perf_event *event)
 	if (!event->attr.defer_output)
 		return;
 
+	perf_defer_make_room(session, perf_defer_waiting(session->client, NULL));
+
 	raw_spin_lock_irq(&session->lock);
 	session->draining++;
+	/* The last one has a time of its own: from here on nobody takes a record. */
+	if (perf_defer_counts(event) && __perf_defer_is_last(event))
+		session->deadline = jiffies - HZ;
+	if (!list_empty(&event->defer_entry))
+		list_move_tail(&event->defer_entry, event->hw.target ?
+			       &session->targets : &session->outputs);
 	raw_spin_unlock_irq(&session->lock);
 }
 
@@ -1159,16 +1235,19 @@ static unsigned long perf_defer_deadline(struct perf_defer_session *session)
  * Writes into the event's buffer the stacks that its session still waits for. That
  * takes a look at two counters of every CPU where there is none, and else the time
  * of the walks; where tasks are running at most PERF_DEFER_DRAIN_MS, once for all
- * events that are disabled within a second; where memory maps are locked at most
- * PERF_DEFER_LOCK_MS, once for each such task.
+ * events that are disabled within a second and once more for the last one; where
+ * memory maps are locked at most PERF_DEFER_LOCK_MS, once for each such task. An
+ * event without a buffer hands out the stack of the current task, no more.
  *
  * Context: Task context, may sleep. No lock of the event or its context is held.
  */
 void perf_defer_drain_end(struct perf_event *event)
 {
+	struct perf_defer_session *session = event->defer;
 	struct unwind_stacktrace trace = {};
-	unsigned long deadline, patience, delay = 1;
+	unsigned long waiting, deadline, patience, delay = 1;
 	unsigned int max;
+	bool late;
 	int err;
 
 	if (!event->attr.defer_output)
@@ -1177,19 +1256,24 @@ void perf_defer_drain_end(struct perf_event *event)
 	/* The current task cannot be walked from outside. */
 	unwind_deferred_flush();
 
+	waiting = perf_defer_waiting(session->client, NULL);
+	perf_defer_make_room(session, waiting);
+
 	max = min_t(u32, event->attr.sample_max_stack, UNWIND_USER_MAX_ENTRIES);
-	if (perf_defer_waiting(event->defer->client, NULL))
+	if (!waiting)
+		/* Of the tasks that were walked from outside none waits. */
+		perf_defer_forget_drained(session);
+	else if (perf_defer_has_buffer(event))
 		trace.entries = kvmalloc_array(max, sizeof(*trace.entries),
 					       GFP_KERNEL | __GFP_NOWARN);
-	else	/* Of the tasks that were walked from outside none waits. */
-		perf_defer_forget_drained(event->defer);
 
-	deadline = perf_defer_deadline(event->defer);
+	deadline = perf_defer_deadline(session);
 	patience = jiffies + msecs_to_jiffies(PERF_DEFER_LOCK_MS);
 	while (trace.entries) {
-		err = perf_defer_drain_tasks(event, &trace,
+		late = time_after(jiffies, deadline);
+		err = perf_defer_drain_tasks(event, &trace, late,
 					     time_after(jiffies, patience));
-		if (!err || (err == -EAGAIN && time_after(jiffies, deadline)))
+		if (!err || (err == -EAGAIN && late))
 			break;
 
 		perf_defer_drain_left(event, false);

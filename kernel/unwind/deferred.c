@@ -93,8 +93,9 @@
  * handed out before, by unwind_deferred_flush(), and again after, for what was
  * asked for meanwhile. In between, a stack that was asked for before the change
  * is walked from the registers as they were; the memory above the stack pointer
- * stays what it was. An NMI may find the registers half changed, and is given no
- * stack, as above. A request after the change opens a generation of its own, or
+ * stays what it was. For an NMI that found them as they were, they are noted: there
+ * is no return to user space in between. One may find them half changed, and is given
+ * no stack, as above. A request after the change opens a generation of its own, or
  * is refused while somebody waits for the one before (-EAGAIN).
  *
  * Clients
@@ -406,14 +407,20 @@ bool unwind_late(u64 state, const struct unwind_user_regs *then,
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_late);
 
-/* Has it for the current task? */
+/*
+ * Has it for the current task? If it is not NULL, the registers were @before when
+ * nobody waited, earlier in this entry.
+ */
 static __always_inline bool late_now(u64 state,
-				     const struct unwind_user_regs *then)
+				     const struct unwind_user_regs *then,
+				     const struct unwind_user_regs *before)
 {
 	struct unwind_user_regs now __uninitialized;
 
 	if (likely(!(state & STATE_NMI)))
 		return unlikely(!arch_unwind_entry_asked(current));
+	if (before && same_regs(then, before))
+		return false;
 
 	arch_unwind_user_regs(&now, task_pt_regs(current));
 	return unwind_late(state, then, &now);
@@ -508,8 +515,10 @@ static void buffer_walk(struct unwind_buffer *buffer,
 	buffer->walked = max;
 }
 
-/* Walk the stack once, and call all who wait for it. */
-VISIBLE_IF_KUNIT void unwind_deferred_run(struct unwind_task_info *info)
+/* Walk the stack once, and call all who wait for it; for @before see late_now(). */
+VISIBLE_IF_KUNIT void
+unwind_deferred_run(struct unwind_task_info *info,
+		    const struct unwind_user_regs *before)
 {
 	struct unwind_user_regs regs __uninitialized;
 	struct unwind_buffer *buffer = NULL;
@@ -522,7 +531,7 @@ VISIBLE_IF_KUNIT void unwind_deferred_run(struct unwind_task_info *info)
 	state = READ_ONCE(info->state);
 	if (unlikely(!(state & UNWIND_WAITS_MASK)))
 		return;
-	late = late_now(state, &info->regs);
+	late = late_now(state, &info->regs, before);
 
 	/*
 	 * An NMI in between is either among those that are taken, and what it
@@ -569,16 +578,30 @@ EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_run);
 
 static void unwind_deferred_task_work(struct callback_head *head)
 {
-	unwind_deferred_run(container_of(head, struct unwind_task_info, work));
+	unwind_deferred_run(container_of(head, struct unwind_task_info, work),
+			    NULL);
 }
 
-void __unwind_deferred_flush(void)
+void __unwind_deferred_flush(const struct unwind_user_regs *before)
 {
 	struct unwind_task_info *info = &current->unwind_info;
 
 	/* Off the list, or else the next request would queue it twice. */
 	task_work_cancel(current, &info->work);
-	unwind_deferred_run(info);
+	unwind_deferred_run(info, before);
+}
+
+/**
+ * unwind_deferred_before - note the user registers before they are changed
+ * @before:	for unwind_deferred_flush_changed()
+ * @ip:		the instruction pointer, if that is changed first, and alone
+ *
+ * Context: Task context, behind unwind_deferred_flush() in the same entry.
+ */
+void unwind_deferred_before(struct unwind_user_regs *before, unsigned long ip)
+{
+	arch_unwind_user_regs(before, task_pt_regs(current));
+	before->ip = ip;
 }
 
 /**
@@ -713,10 +736,14 @@ int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 
 	arch_unwind_user_regs(&regs, task_pt_regs(current));
 	ret = __unwind_request(info, bit, &regs, nmi, cookie);
-	/* The client has had this stack, and wants more of it now? */
-	if (ret == 1 && unlikely(max > READ_ONCE(info->walked)) &&
-	    !(READ_ONCE(info->state) & UNWIND_WAITS(bit)))
-		return -EAGAIN;
+	/*
+	 * The client has had this stack. No walk comes for this request, so what
+	 * it wants must not be left for that of another stack. Of none between the
+	 * images there is not more.
+	 */
+	if (ret == 1 && !(READ_ONCE(info->state) & UNWIND_WAITS(bit)))
+		return max > READ_ONCE(info->walked) &&
+		       READ_ONCE(info->exec) == EXEC_NONE ? -EAGAIN : 1;
 	if (ret >= 0)
 		want_entries(info, max);
 	if (ret != UNWIND_QUEUE)

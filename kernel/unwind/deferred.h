@@ -31,7 +31,8 @@ u64 unwind_take(struct unwind_task_info *info, bool late,
 #endif
 
 #if IS_ENABLED(CONFIG_KUNIT)
-void unwind_deferred_run(struct unwind_task_info *info);
+void unwind_deferred_run(struct unwind_task_info *info,
+			 const struct unwind_user_regs *before);
 #endif
 
 #if IS_ENABLED(CONFIG_UNWIND_KUNIT_TEST)

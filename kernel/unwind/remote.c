@@ -170,7 +170,8 @@ static void remote_undo_uretprobes(struct mm_struct *mm,
 	unsigned long trampoline = uprobe_get_trampoline_vaddr_mm(mm);
 	unsigned int real = 0, i;
 
-	for (i = 1; i < trace->nr && real < start->nr_real; i++) {
+	/* From the first entry on, see unwind_user_undo_uretprobes(). */
+	for (i = 0; i < trace->nr && real < start->nr_real; i++) {
 		if (trace->entries[i] == trampoline)
 			trace->entries[i] = start->real[real++];
 	}

@@ -1909,7 +1909,7 @@ static void unwind_deferred_kept(struct kunit *test)
 	put_ladder(test, 8, fp, 20);
 	d->regs = start_regs(8, fp, fp);
 	cookie = want(test, first, KEPT);
-	unwind_deferred_run(&d->info);
+	unwind_deferred_run(&d->info, NULL);
 	KUNIT_EXPECT_EQ(test, 1, first->calls);
 	KUNIT_EXPECT_EQ(test, 0, second->calls);
 	KUNIT_EXPECT_EQ(test, cookie, first->cookie);
@@ -1918,7 +1918,7 @@ static void unwind_deferred_kept(struct kunit *test)
 	/* A walk would find this. */
 	put_record(test, 8, fp, fp + LADDER_STEP, CALLER);
 	KUNIT_EXPECT_EQ(test, cookie, want(test, second, KEPT));
-	unwind_deferred_run(&d->info);
+	unwind_deferred_run(&d->info, NULL);
 	KUNIT_EXPECT_EQ(test, 1, first->calls);
 	KUNIT_EXPECT_EQ(test, 1, second->calls);
 	KUNIT_EXPECT_EQ(test, cookie, second->cookie);
@@ -1927,7 +1927,7 @@ static void unwind_deferred_kept(struct kunit *test)
 	/* The next entry has a stack of its own. */
 	return_to_user();
 	KUNIT_EXPECT_NE(test, cookie, want(test, second, KEPT));
-	unwind_deferred_run(&d->info);
+	unwind_deferred_run(&d->info, NULL);
 	KUNIT_EXPECT_EQ(test, 1, first->calls);
 	KUNIT_EXPECT_EQ(test, 2, second->calls);
 	entries[0] = START_IP;
@@ -1948,12 +1948,12 @@ static void unwind_deferred_kept_short(struct kunit *test)
 	put_ladder(test, 8, fp, 20);
 	d->regs = start_regs(8, fp, fp);
 	cookie = want(test, first, 5);
-	unwind_deferred_run(&d->info);
+	unwind_deferred_run(&d->info, NULL);
 	expect_ladder(test, first->trace, 5);
 	KUNIT_EXPECT_EQ(test, 5, d->info.walked);
 
 	KUNIT_EXPECT_EQ(test, cookie, want(test, second, 15));
-	unwind_deferred_run(&d->info);
+	unwind_deferred_run(&d->info, NULL);
 	expect_ladder(test, second->trace, 15);
 	/* Of the two the first is told that there is no more for it. */
 	KUNIT_EXPECT_EQ(test, 5, d->info.walked);
@@ -1969,12 +1969,12 @@ static void unwind_deferred_kept_whole(struct kunit *test)
 	put_ladder(test, 8, fp, 9);
 	d->regs = start_regs(8, fp, fp);
 	want(test, first, 50);
-	unwind_deferred_run(&d->info);
+	unwind_deferred_run(&d->info, NULL);
 	expect_ladder(test, first->trace, 10);
 
 	put_record(test, 8, fp, fp + LADDER_STEP, CALLER);
 	want(test, second, 50);
-	unwind_deferred_run(&d->info);
+	unwind_deferred_run(&d->info, NULL);
 	expect_ladder(test, second->trace, 10);
 }
 
@@ -1993,7 +1993,7 @@ static void unwind_deferred_mark_gone(struct kunit *test)
 	d->regs = start_regs(8, fp, fp);
 	cookie = want(test, given, KEPT);
 	return_to_user();
-	unwind_deferred_run(&d->info);
+	unwind_deferred_run(&d->info, NULL);
 	KUNIT_EXPECT_EQ(test, 1, given->calls);
 	KUNIT_EXPECT_EQ(test, cookie, given->cookie);
 	KUNIT_EXPECT_EQ(test, 0, given->trace.nr);
@@ -2091,7 +2091,7 @@ static void unwind_deferred_cancel_called(struct kunit *test)
 	d->regs = start_regs(8, fp, fp);
 	KUNIT_ASSERT_EQ(test, UNWIND_QUEUE, ask(other, going->bit, &cookie));
 	KUNIT_ASSERT_EQ(test, UNWIND_QUEUE, ask(d, going->bit, &first));
-	unwind_deferred_run(&d->info);
+	unwind_deferred_run(&d->info, NULL);
 	flush_work(&going->cancel);
 	KUNIT_ASSERT_EQ(test, 1, going->calls);
 	KUNIT_EXPECT_TRUE(test, completion_done(&going->cancelled));
@@ -2100,13 +2100,13 @@ static void unwind_deferred_cancel_called(struct kunit *test)
 	/* Now the bit can be had, with nothing that the two have left there. */
 	new = new_given(test);
 	KUNIT_ASSERT_EQ(test, going->bit, new->work.bit);
-	unwind_deferred_run(&other->info);
+	unwind_deferred_run(&other->info, NULL);
 	KUNIT_EXPECT_EQ(test, 1, going->calls);
 	KUNIT_EXPECT_EQ(test, 0, new->calls);
 
 	/* The stack that the old one was called for, the new one has not had. */
 	KUNIT_EXPECT_EQ(test, first, want(test, new, KEPT));
-	unwind_deferred_run(&d->info);
+	unwind_deferred_run(&d->info, NULL);
 	KUNIT_EXPECT_EQ(test, 1, going->calls);
 	KUNIT_EXPECT_EQ(test, 1, new->calls);
 	KUNIT_EXPECT_EQ(test, first, new->cookie);

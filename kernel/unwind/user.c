@@ -217,7 +217,8 @@ static unsigned int unwind_user_entry_frame(struct unwind_user_state *state,
 /*
  * A pending uretprobe has put the address of a trampoline where the return
  * address was. The task keeps the real ones in the order of the calls, the
- * latest first, which is the order of a trace.
+ * latest first, which is the order of a trace. The first entry is one of them
+ * where the function has returned and the trampoline has not trapped yet.
  */
 static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace)
 {
@@ -234,7 +235,7 @@ static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace)
 		return;
 
 	trampoline = uprobe_get_trampoline_vaddr();
-	for (i = 1; i < trace->nr && ri; i++) {
+	for (i = 0; i < trace->nr && ri; i++) {
 		if (trace->entries[i] != trampoline)
 			continue;
 		trace->entries[i] = ri->orig_ret_vaddr;

@@ -239,6 +239,31 @@ TEST_F(exec, remove_on_exec)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/* What is sampled between the images has a record all the same, of an empty stack. */
+TEST_F(exec, removed_between_the_images)
+{
+	struct ut_opts opts = { .remove_on_exec = true };
+	struct ut_stack got;
+	struct ut_rec *r;
+	int func;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
+	opts.pid = self->c.pid;
+	opts.per_cpu = variant->per_cpu;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	func = ut_add_function(&self->s, "flush_thread");
+	ASSERT_LE(0, func);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(7 << 8, ut_wait(&self->c));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, func, self->c.pid, 0);
+	ASSERT_NE(NULL, r);
+	EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
+	EXPECT_EQ(0, got.nr);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 /*
  * Too late for a stack of the old image to be handed out, and that one is still there:
  * it is walked at once.

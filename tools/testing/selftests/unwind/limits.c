@@ -204,6 +204,40 @@ TEST_F(limits, more_after_the_walk)
 	}
 }
 
+static void failing_exec_and_call(void *arg)
+{
+	failing_exec(arg);
+	ut_syscall0(arg, __NR_getppid);
+}
+
+/* What is wanted of a stack behind its walk is not wanted of the next one. */
+TEST_F(limits, wanted_behind_the_walk)
+{
+	static const char * const tps[] = {
+		"sys_enter_execveat", "sys_exit_execveat", "sys_enter_getppid",
+	};
+	struct ut_opts opts = { .pages = 4 };
+	struct ut_stack st = {}, got;
+	int i;
+
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	for (i = 0; i < 3; i++) {
+		self->s.opts.max_stack = i < 2 ? 8 : 3;
+		ASSERT_EQ(i, ut_add_tracepoint(&self->s, "syscalls", tps[i]));
+	}
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(10, failing_exec_and_call, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, i, 0, 0), &got));
+		EXPECT_EQ(i < 2 ? 8 : 3, got.nr) TH_LOG("%s", tps[i]);
+	}
+	EXPECT_TRUE(ut_stack_within(&got, &st));
+	EXPECT_EQ(2, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 /* Without a limit of the event's own, the system's. It is read when the event is made. */
 TEST_F(limits, sysctl)
 {

@@ -369,6 +369,31 @@ TEST_F(signals, interrupted_sleep)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/*
+ * An NMI while the handler's frame is made finds the registers as they were, and those of
+ * the handler are there before the work is done.
+ */
+TEST_F(signals, interrupted_in_the_delivery)
+{
+	struct itimerval it = { .it_value = { .tv_usec = 200000 } };
+	struct ut_stack st;
+	int func;
+
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	func = ut_add_function(&self->s, "copy_fpstate_to_sigframe");
+	ASSERT_LE(0, func);
+	set_handler(SIGALRM, 0);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &it, NULL));
+	ASSERT_EQ(0, ut_ladder(6, sleep_until_alarm, &st));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(1, handlers);
+	ASSERT_EQ(1, ut_count_samples(&self->s, func, 0));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, func, 0, 0), &st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 /* One step back from the instruction behind the system call, to do it again. */
 static bool again(struct ut_session *s, struct ut_rec *r, const struct ut_stack *st)
 {

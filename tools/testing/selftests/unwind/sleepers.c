@@ -618,6 +618,36 @@ TEST_F_TIMEOUT(at_the_end, waking, 250)
 	EXPECT_GE(samples / 10, missing);
 }
 
+/* An event whose buffer nobody has mapped does not take the stacks, and loses none. */
+TEST_F(at_the_end, without_a_buffer)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.size		= UT_ATTR_SIZE,
+		.config		= PERF_COUNT_SW_DUMMY,
+		.sample_type	= UT_SAMPLE_TYPE,
+		.sample_id_all	= 1,
+	};
+	int fd;
+
+	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
+	self->sh->how = PAUSE;
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_asleep, self->sh));
+	fd = ut_perf_open(&attr, self->c.pid, -1, -1, 0);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, "sys_enter_pause"));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ioctl(fd, PERF_EVENT_IOC_DISABLE, 0));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
+				&self->sh->st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+	close(fd);
+}
+
 static void deep_asleep(void *arg)
 {
 	ut_ladder(100, fall_asleep, arg);

@@ -276,6 +276,23 @@ TEST_F(uprobes, around_the_handler)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/* An NMI while a probe is handled: the registers move before the work is done. */
+TEST_F(uprobes, interrupted_in_the_handler)
+{
+	int again = 0, func;
+
+	func = ut_add_function(&self->s, "perf_trace_buf_alloc");
+	ASSERT_LE(0, func);
+	ASSERT_LE(0, add_probe(&self->s, middle, false));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(4, outer, &again));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(1, ut_count_samples(&self->s, func, 0));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, func, 0, 0), &entered));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 /* K13 */
 TEST_F(uprobes, first_instruction)
 {
