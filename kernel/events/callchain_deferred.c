@@ -1195,6 +1195,7 @@ static void perf_defer_make_room(struct perf_defer_session *session,
 void perf_defer_drain_begin(struct perf_event *event)
 {
 	struct perf_defer_session *session = event->defer;
+	struct list_head *list = event->hw.target ? &session->targets : &session->outputs;
 
 	if (!event->attr.defer_output)
 		return;
@@ -1206,9 +1207,9 @@ void perf_defer_drain_begin(struct perf_event *event)
 	/* The last one has a time of its own: from here on nobody takes a record. */
 	if (perf_defer_counts(event) && __perf_defer_is_last(event))
 		session->deadline = jiffies - HZ;
-	if (!list_empty(&event->defer_entry))
-		list_move_tail(&event->defer_entry, event->hw.target ?
-			       &session->targets : &session->outputs);
+	/* Never empty in between, see perf_defer_next_cpu(). */
+	if (!list_empty(&event->defer_entry) && !list_is_last(&event->defer_entry, list))
+		list_move_tail(&event->defer_entry, list);
 	raw_spin_unlock_irq(&session->lock);
 }
 

@@ -15,6 +15,7 @@
 #include <linux/string.h>
 #include <linux/zalloc.h>
 #include "callchain.h"
+#include "callchain-defer.h"
 #include "data.h"
 #include "debug.h"
 #include "event.h"
@@ -22,6 +23,7 @@
 #include "evsel.h"
 #include "header.h"
 #include "machine.h"
+#include "ordered-events.h"
 #include "sample.h"
 #include "session.h"
 #include "tests.h"
@@ -34,6 +36,7 @@
 #define UIP	0x400000ULL
 #define MAX_IPS	16
 #define MAX_SEEN 64
+#define MAX_ROUNDS 16
 
 #define SAMPLE_TYPE (PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | \
 		     PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_ID)
@@ -44,6 +47,8 @@ struct gen {
 	size_t	len;
 	bool	swap;
 	bool	pipe;
+	/* to be read without the ordered queue */
+	bool	unordered;
 	u16	max_stack;
 	/* how many of them have an event, and whose event is to be written: 0 is the host */
 	int	machines;
@@ -63,6 +68,9 @@ struct reader_tool {
 	struct perf_tool	tool;
 	struct seen		seen[MAX_SEEN];
 	int			nr;
+	/* how many samples it had seen after each round */
+	int			after[MAX_ROUNDS];
+	int			rounds;
 	struct events_stats	stats;
 };
 
@@ -333,6 +341,17 @@ static int read_sample(const struct perf_tool *tool, union perf_event *event __m
 	return 0;
 }
 
+static int read_round(const struct perf_tool *tool, union perf_event *event,
+		      struct ordered_events *oe)
+{
+	struct reader_tool *rt = container_of(tool, struct reader_tool, tool);
+	int err = perf_event__process_finished_round(tool, event, oe);
+
+	if (rt->rounds < MAX_ROUNDS)
+		rt->after[rt->rounds++] = rt->nr;
+	return err;
+}
+
 /* Write it to a file, read it back */
 static int read_back(struct gen *gen, struct reader_tool *rt, bool no_merge)
 {
@@ -355,11 +374,12 @@ static int read_back(struct gen *gen, struct reader_tool *rt, bool no_merge)
 		goto out;
 
 	memset(rt, 0, sizeof(*rt));
-	perf_tool__init(&rt->tool, /*ordered_events=*/true);
+	perf_tool__init(&rt->tool, !gen->unordered);
 	rt->tool.sample = read_sample;
 	rt->tool.comm = perf_event__process_comm;
 	rt->tool.attr = perf_event__process_attr;
 	rt->tool.id_index = perf_event__process_id_index;
+	rt->tool.finished_round = read_round;
 	rt->tool.ordering_requires_timestamps = true;
 	rt->tool.no_merge_callchains = no_merge;
 	rt->tool.no_warn = true;
@@ -534,6 +554,32 @@ static int test__no_merge(struct test_suite *test __maybe_unused, int subtest __
 	return read_all_inputs(no_merge);
 }
 
+/* Files are merged all the same, of pipes nothing is missing: it comes later */
+static int unordered(void)
+{
+	gen.unordered = true;
+	put_sample(&gen, PID + 1, 10, 5);
+	put_record(&gen, PID + 1, 20, 5, UIP, 3, 0, 0);
+	put_round(&gen);
+	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 1);
+	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 0);
+	if (!gen.pipe) {
+		TEST_ASSERT_VAL("merged", merged(0, 10, PID + 1, UIP, 3));
+		return 0;
+	}
+	TEST_ASSERT_EQUAL("deferred", (int)rt.stats.nr_deferred_samples, 0);
+	TEST_ASSERT_EQUAL("length", (int)rt.seen[0].nr, 5);
+	TEST_ASSERT_VAL("as recorded", rt.seen[0].ips[3] == PERF_CONTEXT_USER_DEFERRED &&
+			rt.seen[0].ips[4] == 5);
+	return 0;
+}
+
+static int test__unordered(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return read_all_inputs(unordered);
+}
+
 /*
  * One task sleeps in the kernel for many rounds, while another one goes on and
  * changes its comm; so does the first one after it woke up.
@@ -655,6 +701,138 @@ static int loss(void)
 static int test__loss(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	return read_all_inputs(loss);
+}
+
+/*
+ * Lost records of tasks that go on hold up nobody for longer than to the round after
+ * the next, and that only when they are of the last kernel entry in their round.
+ */
+static int busy(void)
+{
+	int i, n = 0, lost = 0;
+
+	for (i = 0; i < MAX_ROUNDS; i++) {
+		for (; n < 3 * (i + 1); n++) {
+			put_sample(&gen, PID + 1, 10 * n + 10, 5 + n);
+			if (n % 5)
+				put_record(&gen, PID + 1, 10 * n + 11, 5 + n, UIP, 3, 0, 0);
+			else
+				lost++;
+		}
+		put_sample(&gen, PID + 2, 10 * n + 2, 5 + i);
+		if (i % 5)
+			put_record(&gen, PID + 2, 10 * n + 3, 5 + i, UIP, 3, 0, 0);
+		else
+			lost++;
+		put_round(&gen);
+	}
+	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 4 * MAX_ROUNDS);
+	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, lost);
+	TEST_ASSERT_EQUAL("rounds", rt.rounds, MAX_ROUNDS);
+	for (i = 0; i < MAX_ROUNDS; i++)
+		TEST_ASSERT_VAL("held up", rt.after[i] >= 4 * i - 2);
+	return 0;
+}
+
+static int test__busy(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return read_all_inputs(busy);
+}
+
+/* What perf top and perf trace have in place of a session */
+struct live {
+	struct evlist		*evlist;
+	struct callchain_defer	*cd;
+	int			nr;
+};
+
+static int live_deliver(struct ordered_events *oe, struct ordered_event *oevent)
+{
+	struct live *live = oe->data;
+	struct perf_sample sample;
+
+	if (callchain_defer__must_wait(live->cd, oe, oevent->event))
+		return ORDERED_EVENTS__HOLD;
+	if (oevent->event->header.type == PERF_RECORD_SAMPLE)
+		live->nr++;
+	return evlist__parse_sample(live->evlist, oevent->event, &sample) ?:
+	       callchain_defer__deliver(live->cd, oevent->event, &sample, 0, NULL);
+}
+
+static int live_queue(struct live *live, struct ordered_events *oe, size_t at, u64 time)
+{
+	union perf_event *event = (void *)(gen.buf + at);
+	int err = ordered_events__queue(oe, event, callchain_defer__queue_time(event, time),
+					0, NULL);
+
+	return err ?: callchain_defer__queued(live->cd, oe);
+}
+
+/*
+ * The same where the buffers are read in turns: what is flushed always ends before
+ * the kernel entries that the tasks were seen in last.
+ */
+static int live_turns(struct live *live, struct ordered_events *oe)
+{
+	const int lag = 3, turns = 30, tasks = 5;
+	int i, j, lost = 0;
+
+	gen.len = 0;
+	for (i = 0; i < turns; i++) {
+		for (j = 0; j < tasks; j++) {
+			u64 time = 100 * i + 10 * j + 10;
+			size_t at = gen.len;
+
+			put_sample(&gen, PID + j, time, 5 + i);
+			TEST_ASSERT_EQUAL("sample", live_queue(live, oe, at, time), 0);
+			if ((i + j) % 7 == 0) {
+				lost++;
+				continue;
+			}
+			at = gen.len;
+			put_record(&gen, PID + j, time + 1, 5 + i, UIP, 3, 0, 0);
+			TEST_ASSERT_EQUAL("record", live_queue(live, oe, at, time + 1), 0);
+		}
+		if (i < lag)
+			continue;
+		TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, 100 * (i - lag) + 99), 0);
+		TEST_ASSERT_VAL("held up", live->nr >= tasks * (i - 2 * lag));
+	}
+	TEST_ASSERT_EQUAL("final", ordered_events__flush(oe, OE_FLUSH__FINAL), 0);
+	TEST_ASSERT_EQUAL("all", live->nr, tasks * turns);
+	TEST_ASSERT_EQUAL("missing", (int)live->evlist->stats.nr_deferred_missing, lost);
+	return TEST_OK;
+}
+
+static int test__live(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.config		= PERF_COUNT_SW_CPU_CLOCK,
+		.sample_type	= SAMPLE_TYPE,
+		.sample_id_all	= 1,
+	};
+	struct live live = { .evlist = evlist__new() };
+	struct ordered_events oe = {};
+	struct evsel *evsel;
+	int err;
+
+	TEST_ASSERT_VAL("evlist", live.evlist);
+	evsel = evsel__new(&attr);
+	TEST_ASSERT_VAL("evsel", evsel);
+	evlist__add(live.evlist, evsel);
+	live.cd = callchain_defer__new(live.evlist, &live.evlist->stats);
+	TEST_ASSERT_VAL("defer", live.cd);
+	ordered_events__init(&oe, live_deliver, &live);
+	memset(&gen, 0, sizeof(gen));
+
+	err = live_turns(&live, &oe);
+
+	ordered_events__free(&oe);
+	callchain_defer__delete(live.cd);
+	evlist__delete(live.evlist);
+	return err;
 }
 
 static int malformed(void)
@@ -839,9 +1017,12 @@ static struct test_case tests__callchain_defer[] = {
 	TEST_CASE("deferred callchain parsing", parse),
 	TEST_CASE("deferred callchain merging", merge),
 	TEST_CASE("deferred callchains as recorded", no_merge),
+	TEST_CASE("deferred callchains without the ordered queue", unordered),
 	TEST_CASE("deferred callchain order", order),
 	TEST_CASE("deferred callchains of samples after the walk", late),
 	TEST_CASE("deferred callchain loss", loss),
+	TEST_CASE("deferred callchain loss of a busy task", busy),
+	TEST_CASE("deferred callchain loss, read live", live),
 	TEST_CASE("malformed deferred callchains", malformed),
 	TEST_CASE("duplicate deferred callchains", duplicates),
 	TEST_CASE("deferred callchain depth", max_stack),

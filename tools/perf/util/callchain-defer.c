@@ -45,7 +45,9 @@
  * was seen past that kernel entry (another cookie, a sample in user mode, its
  * exit) at a time up to which everything was read, for then the record is lost,
  * and not when the wait exceeds a time or the queue a size. When the latter
- * happens one line says so.
+ * happens one line says so. A busy task is in a new kernel entry whenever the
+ * queue is flushed, at a time up to which not everything was read yet: so of each
+ * task an earlier entry is known too, for which that holds.
  *
  * Whichever way, a lookup or an insertion does not depend on how many others
  * wait.
@@ -164,11 +166,23 @@ struct defer_node {
 	bool			 used;
 };
 
-/* When a task was first seen in the kernel entry it is in, and its last record */
+/* A kernel entry of a task, and when it was first seen there; cookie 0 is user mode */
+struct defer_entry {
+	u64	cookie;
+	u64	since;
+};
+
+/*
+ * The kernel entry that a task is in, two earlier ones, and its last record.
+ * Everything was read up to the time of @past, and @next takes its place when that
+ * is true of it too: the time up to which everything was read can be behind @now
+ * whenever one asks.
+ */
 struct defer_task {
 	struct defer_tid	tid;
-	u64			cookie;
-	u64			since;
+	struct defer_entry	now;
+	struct defer_entry	next;
+	struct defer_entry	past;
 	u64			seen;
 	struct defer_node	*last;
 };
@@ -710,6 +724,7 @@ struct defer_scan {
 	bool			zstd_ready;
 	size_t			comp_len;
 	char			*decomp;
+	/* of an event whose end is in the next record: less than MAX_EVENT_SIZE */
 	size_t			decomp_len;
 };
 
@@ -760,7 +775,7 @@ static int defer_scan__compressed(struct callchain_defer *cd, struct defer_scan 
 				  const void *raw, size_t size)
 {
 	const size_t fixed = sizeof(struct perf_record_compressed);
-	size_t head = 0, len = scan->decomp_len + scan->comp_len, got;
+	size_t head = 0, len, got;
 	char *decomp;
 	int err = 0;
 
@@ -772,13 +787,19 @@ static int defer_scan__compressed(struct callchain_defer *cd, struct defer_scan 
 	if (!scan->zstd_ready) {
 		if (zstd_init(&scan->zstd, 0))
 			return -ENOMEM;
+		scan->zstd.quiet = true;
 		scan->zstd_ready = true;
 	}
 
-	decomp = realloc(scan->decomp, len);
-	if (!decomp)
-		return -ENOMEM;
-	scan->decomp = decomp;
+	/* As large as the file says, as where it is read: no more is used than is needed. */
+	if (!scan->decomp) {
+		decomp = mmap(NULL, scan->comp_len + MAX_EVENT_SIZE, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (decomp == MAP_FAILED)
+			return -ENOMEM;
+		scan->decomp = decomp;
+	}
+	decomp = scan->decomp;
 	got = zstd_decompress_stream(&scan->zstd, (void *)raw + fixed, size - fixed,
 				     decomp + scan->decomp_len, scan->comp_len);
 	if (got > scan->comp_len)
@@ -880,7 +901,8 @@ static int defer_index__scan(struct callchain_defer *cd, int nr, size_t comp_len
 		munmap(scan.map, scan.map_len);
 	if (scan.zstd_ready)
 		zstd_fini(&scan.zstd);
-	free(scan.decomp);
+	if (scan.decomp)
+		munmap(scan.decomp, scan.comp_len + MAX_EVENT_SIZE);
 	return err == -ENOMEM ? err : 0;
 }
 
@@ -1149,9 +1171,12 @@ static struct defer_task *defer_task__findnew(struct callchain_defer *cd, struct
 	return task;
 }
 
-/* The task is past every kernel entry with another cookie than this, 0 is user mode. */
+/*
+ * The task is past every kernel entry with another cookie than this, 0 is user mode.
+ * All events up to @read were read.
+ */
 static int defer_task__seen(struct callchain_defer *cd, struct defer_tid tid, u64 cookie,
-			    u64 time)
+			    u64 time, u64 read)
 {
 	struct defer_task *task = defer_task__findnew(cd, tid);
 
@@ -1160,12 +1185,26 @@ static int defer_task__seen(struct callchain_defer *cd, struct defer_tid tid, u6
 	if (time < task->seen)
 		return 0;
 
-	if (!task->seen || task->cookie != cookie) {
-		task->cookie = cookie;
-		task->since = time;
+	if (!task->seen || task->now.cookie != cookie) {
+		if (task->next.since <= read) {
+			task->past = task->next;
+			task->next = task->now;
+		}
+		task->now.cookie = cookie;
+		task->now.since = time;
 	}
 	task->seen = time;
 	return 0;
+}
+
+/*
+ * Was the task seen past a sample's kernel entry at a time up to @read? The record
+ * of that entry was written before, so it was read, if it was not lost.
+ */
+static bool defer_entry__past(const struct defer_entry *entry, const struct defer_peek *pk,
+			      u64 read)
+{
+	return entry->cookie != pk->cookie && entry->since > pk->time && entry->since <= read;
 }
 
 /* The kept record of a task, when it is of that kernel entry. */
@@ -1250,7 +1289,7 @@ int callchain_defer__queued(struct callchain_defer *cd, struct ordered_events *o
 	case PERF_RECORD_EXIT:
 		if (event->header.size >= sizeof(event->fork))
 			return defer_task__seen(cd, defer_tid__of_exit(cd, event), 0,
-						oe->last->timestamp);
+						oe->last->timestamp, oe->next_flush);
 		return 0;
 	case PERF_RECORD_SAMPLE:
 		if (!defer_peek(cd, event, &pk))
@@ -1258,7 +1297,7 @@ int callchain_defer__queued(struct callchain_defer *cd, struct ordered_events *o
 		/* An immediate callchain does not tell in which kernel entry it was */
 		if (!pk.cookie && pk.cpumode != PERF_RECORD_MISC_USER)
 			return 0;
-		return defer_task__seen(cd, pk.tid, pk.cookie, pk.time);
+		return defer_task__seen(cd, pk.tid, pk.cookie, pk.time, oe->next_flush);
 	default:
 		return 0;
 	}
@@ -1292,8 +1331,9 @@ bool callchain_defer__must_wait(struct callchain_defer *cd, struct ordered_event
 
 	/* All events up to next_flush were read, the record is not among them. */
 	task = defer_task__find(cd, pk.tid);
-	if (task && task->cookie != pk.cookie &&
-	    task->since > pk.time && task->since <= oe->next_flush)
+	if (task && (defer_entry__past(&task->now, &pk, oe->next_flush) ||
+		     defer_entry__past(&task->next, &pk, oe->next_flush) ||
+		     defer_entry__past(&task->past, &pk, oe->next_flush)))
 		return false;
 
 	if (oe->max_timestamp - pk.time <= cd->max_wait && oe->cur_alloc_size <= cd->max_bytes)
@@ -1306,6 +1346,19 @@ bool callchain_defer__must_wait(struct callchain_defer *cd, struct ordered_event
 			   (unsigned long long)cd->max_bytes >> 20);
 	}
 	return false;
+}
+
+/**
+ * callchain_defer__set_now - let the time go on where no event tells it
+ * @oe: the ordered queue of what is shown live
+ * @now: the time, by the clock of the events
+ *
+ * What is held is held no longer than it may be, also when nothing more is read.
+ */
+void callchain_defer__set_now(struct ordered_events *oe, u64 now)
+{
+	if (oe->nr_events)
+		oe->max_timestamp = max(oe->max_timestamp, now);
 }
 
 /*
@@ -1455,8 +1508,8 @@ static void defer_task__exit(struct callchain_defer *cd, struct defer_tid tid, u
 
 /*
  * How many frames would an immediate callchain have had: the event's maximum,
- * or what the sysctl was. That is not in the file, but no record is longer, and
- * it is 127 if nobody changed it.
+ * which perf record notes, or what the sysctl was. Where that is not in the data,
+ * no record is longer, and it is 127 if nobody changed it.
  */
 static u64 defer_max_stack(struct callchain_defer *cd, const struct evsel *evsel)
 {
@@ -1608,6 +1661,48 @@ size_t callchain_defer__splice(union perf_event *to, const union perf_event *eve
 	memcpy(&words[nr + 1], (void *)event + tail, tail_size);
 	to->header.size = chain_offset + (nr + 1) * sizeof(u64) + tail_size;
 	return to->header.size;
+}
+
+/**
+ * callchain_defer__clear_desc - what was merged is not deferred any more
+ * @data: a HEADER_EVENT_DESC feature in the order of bytes of this machine: how many
+ *	  attributes, the size of each, and with each its ids and its name
+ * @size: of the feature; what is not all there stays as it is
+ */
+void callchain_defer__clear_desc(void *data, size_t size)
+{
+	struct {
+		u32 nr;
+		u32 attr_size;
+	} head;
+	struct {
+		u32 nr_ids;
+		u32 name_size;
+	} tail;
+	size_t pos = sizeof(head);
+
+	if (size < sizeof(head))
+		return;
+
+	memcpy(&head, data, sizeof(head));
+	for (; head.nr; head.nr--) {
+		struct perf_event_attr attr = {};
+		size_t known = min_t(size_t, head.attr_size, sizeof(attr));
+
+		if ((u64)head.attr_size + sizeof(tail) > size - pos)
+			return;
+		memcpy(&attr, data + pos, known);
+		attr.defer_callchain = 0;
+		attr.defer_output = 0;
+		memcpy(data + pos, &attr, known);
+		pos += head.attr_size;
+
+		memcpy(&tail, data + pos, sizeof(tail));
+		pos += sizeof(tail);
+		if (tail.name_size + tail.nr_ids * (u64)sizeof(u64) > size - pos)
+			return;
+		pos += tail.name_size + tail.nr_ids * sizeof(u64);
+	}
 }
 
 /**

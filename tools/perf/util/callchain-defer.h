@@ -52,12 +52,14 @@ u64 callchain_defer__queue_time(union perf_event *event, u64 time);
 int callchain_defer__queued(struct callchain_defer *cd, struct ordered_events *oe);
 bool callchain_defer__must_wait(struct callchain_defer *cd, struct ordered_events *oe,
 				union perf_event *event);
+void callchain_defer__set_now(struct ordered_events *oe, u64 now);
 int callchain_defer__deliver(struct callchain_defer *cd, union perf_event *event,
 			     struct perf_sample *sample, u64 file_offset,
 			     const char *file_path);
 
 size_t callchain_defer__splice(union perf_event *to, const union perf_event *event,
 			       const struct perf_sample *sample, size_t chain_offset);
+void callchain_defer__clear_desc(void *data, size_t size);
 size_t callchain_defer__fprintf_stats(const struct events_stats *stats, FILE *fp);
 
 /* Frames that stand for what is not there */

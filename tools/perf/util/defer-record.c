@@ -19,9 +19,11 @@
  * on all CPUs, callchains are not deferred at all.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <linux/kernel.h>
 #include <internal/cpumap.h>
 #include <perf/cpumap.h>
 
@@ -32,6 +34,7 @@
 #include "evsel.h"
 #include "off_cpu.h"
 #include "perf_api_probe.h"
+#include "util.h"
 
 /* Some event that wants deferral got it asked for by name: "fp,defer". */
 static bool defer_by_name;
@@ -300,6 +303,28 @@ bool evlist__defers_callchains(struct evlist *evlist)
 	}
 
 	return false;
+}
+
+/**
+ * evlist__note_max_stack - say where merged callchains are to be cut
+ * @evlist: events, opened
+ *
+ * The kernel cuts immediate callchains, kernel and user frames together, at a
+ * sysctl where the event has no maximum of its own. Merged ones are cut by
+ * whoever reads the data, and that is not where or when it was recorded. The
+ * kernel took the same value for the event, and is not asked for it: before the
+ * event is open it is not known if that knows the field.
+ */
+void evlist__note_max_stack(struct evlist *evlist)
+{
+	struct evsel *evsel;
+
+	evlist__for_each_entry(evlist, evsel) {
+		struct perf_event_attr *attr = &evsel->core.attr;
+
+		if (attr->defer_callchain && !attr->sample_max_stack)
+			attr->sample_max_stack = min(sysctl__max_stack(), USHRT_MAX);
+	}
 }
 
 /**

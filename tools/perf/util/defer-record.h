@@ -26,6 +26,7 @@ bool evsel__detect_missing_deferral(struct evsel *evsel);
 void evsel__disable_deferral(struct evsel *evsel);
 
 bool evlist__defers_callchains(struct evlist *evlist);
+void evlist__note_max_stack(struct evlist *evlist);
 int evsel__disable_turn(const struct evsel *evsel);
 int evsel__enable_turn(const struct evsel *evsel);
 

@@ -175,6 +175,31 @@ test_words()
 	done
 }
 
+# No event is on all CPUs, to get the callchains: to be said to whoever asks for them
+test_one_cpu()
+{
+	local said
+
+	said="^WARNING: No side-band event on all CPUs,"
+	said="$said recording user callchains without deferral\.$"
+
+	if [ "$(getconf _NPROCESSORS_ONLN)" -lt 2 ]; then
+		echo "One CPU of many: there is but one [Skipped]"
+		return 0
+	fi
+
+	record -C 0 --call-graph fp,defer -e dummy -- true || return 0
+	check_messages "One CPU, asked for by name" "$said" 1
+	check_messages "One CPU, asked for by name, nothing else" "WARNING" 1
+	check_bits "One CPU, asked for by name" 0 0
+	record -C 0 -g -e dummy -- true || return 0
+	check_messages "One CPU, silent by default" "WARNING" 0
+	check_bits "One CPU" 0 0
+	# That of perf record is on all of them
+	record -C 0 --call-graph fp,defer -e cpu-clock -- true || return 0
+	check_messages "One CPU, side-band event on all" "$said" 0
+}
+
 test_fallback()
 {
 	record -vv -g -e cpu-clock,task-clock -- true || return 0
@@ -328,6 +353,7 @@ fi
 
 test_words
 test_snapshot
+test_one_cpu
 
 perf record -vv -o "$data" -g -e cpu-clock -- true > /dev/null 2> "$log"
 if grep -q "switching off deferred callchain support" "$log"; then

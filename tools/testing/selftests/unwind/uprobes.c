@@ -281,7 +281,7 @@ TEST_F(uprobes, interrupted_in_the_handler)
 {
 	int again = 0, func;
 
-	func = ut_add_function(&self->s, "perf_trace_buf_alloc");
+	func = ut_add_function(&self->s, "perf_tp_event");
 	ASSERT_LE(0, func);
 	ASSERT_LE(0, add_probe(&self->s, middle, false));
 	ASSERT_EQ(0, ut_enable(&self->s));
