@@ -10,6 +10,8 @@
  * probed calls were made; a line "child PID" is a process left behind.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -295,11 +297,26 @@ static CALL void signals(void *unused)
 	made(2 * count);
 }
 
+static void wait_for_sleep(pid_t tid)
+{
+	char path[64], stat[256], *state;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", tid);
+	do {
+		FILE *f = fopen(path, "r");
+
+		if (!f || !fgets(stat, sizeof(stat), f))
+			abort();
+		fclose(f);
+		state = strrchr(stat, ')');
+		usleep(1000);
+	} while (!state || state[2] != 'S');
+}
+
 /* The processes that are left asleep when the workload ends. */
 static CALL void sleepers(void *unused)
 {
 	for (int i = 0; i < count; i++) {
-		char path[64], stat[256] = "", *state;
 		pid_t pid = fork();
 
 		if (pid < 0)
@@ -309,16 +326,7 @@ static CALL void sleepers(void *unused)
 			_exit(1);
 		}
 		fprintf(stderr, "child %d\n", pid);
-		snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-		do {
-			FILE *f = fopen(path, "r");
-
-			if (!f || !fgets(stat, sizeof(stat), f))
-				abort();
-			fclose(f);
-			state = strrchr(stat, ')');
-			usleep(1000);
-		} while (!state || state[2] != 'S');
+		wait_for_sleep(pid);
 	}
 	made(count);
 }
@@ -382,6 +390,208 @@ static CALL void faults(void *unused)
 	made((long)count * depth);
 }
 
+/*
+ * Code whose file is unmapped, or another one mapped, while it is in use. Two
+ * functions with the same instructions are at the begin of a page each, and
+ * pages of two files are mapped to one place. So what is called in the first
+ * may return to the second.
+ */
+#define PAGE	4096UL
+#ifdef __x86_64__
+#define MAPPED(name)				\
+	".balign 4096\n"			\
+	".type " #name ", @function\n"		\
+	#name ":	push %rbp\n"		\
+	"	mov %rsp, %rbp\n"		\
+	"	mov %rdi, %rax\n"		\
+	"	mov %rsi, %rdi\n"		\
+	"	call *%rax\n"			\
+	"	pop %rbp\n"			\
+	"	ret\n"				\
+	".size " #name ", . - " #name "\n"
+#else
+#define MAPPED(name)				\
+	".balign 4096\n"			\
+	".type " #name ", @function\n"		\
+	#name ":	push %ebp\n"		\
+	"	mov %esp, %ebp\n"		\
+	"	sub $4, %esp\n"		\
+	"	push 12(%ebp)\n"		\
+	"	call *8(%ebp)\n"		\
+	"	leave\n"			\
+	"	ret\n"				\
+	".size " #name ", . - " #name "\n"
+#endif
+/* not in .text: it would begin with a page, and leave one to the PLT alone */
+asm(".pushsection .mapped, \"ax\", @progbits\n"
+    MAPPED(mapped_first)
+    MAPPED(mapped_second)
+    ".balign 4096\n"
+    ".popsection\n");
+extern const char mapped_first[], mapped_second[];
+
+/* which of them a hit is in is told by its number */
+enum { NEITHER, FIRST, SECOND, FUNCTIONS = 4 };
+#define OTHER(which)	(FIRST + SECOND - (which))
+
+static char **names;			/* of the two files */
+static int files[2];
+static void (*place)(void (*)(void *), void *);
+static long hits;
+static volatile pid_t sleeper;
+
+static ulong numbered(int which)
+{
+	return FUNCTIONS * ++hits + which;
+}
+
+static CALL void hit_unmap(ulong seq)
+{
+	call(SYS_munmap, (ulong)place, PAGE, seq);
+	AFTER();
+}
+
+/* For 64 bits the number is the length, which is a page, whatever it is. */
+static CALL void hit_map(ulong seq, int which)
+{
+	extern const char __ehdr_start[];
+	ulong at = (which == FIRST ? mapped_first : mapped_second) - __ehdr_start;
+	int prot = PROT_READ | PROT_EXEC, fd = files[which - FIRST];
+	long ret;
+#ifdef __x86_64__
+	register long flags asm("r10") = MAP_PRIVATE | MAP_FIXED;
+	register long file asm("r8") = fd;
+	register long offset asm("r9") = at;
+
+	asm volatile("syscall" : "=a" (ret)
+		     : "0" (SYS_mmap), "D" (place), "S" (seq), "d" (prot),
+		       "r" (flags), "r" (file), "r" (offset)
+		     : "rcx", "r11", "memory");
+#else
+	/* not mmap2, whose last argument is in the frame pointer */
+	ulong args[] = { (ulong)place, PAGE, prot, MAP_PRIVATE | MAP_FIXED, fd,
+			 at };
+
+	ret = call(SYS_mmap, (ulong)args, seq, 0);
+#endif
+	if (ret != (long)place || seq > PAGE)
+		abort();
+	AFTER();
+}
+
+/* Called by the function that is in the place. */
+static CALL void replace(void *function)
+{
+	int which = (long)function, step = hits % 3;
+
+	recurse(1 + step, numbered(which));
+	if (step) {
+		hit_unmap(numbered(which));
+		recurse(1 + step, numbered(which));
+	}
+	hit_map(numbered(which), OTHER(which));
+	recurse(4 - step, numbered(OTHER(which)));
+}
+
+static CALL void asleep(void *seq)
+{
+	hit_sleeping((ulong)seq, -1);
+}
+
+static CALL void sleeping(void *seq)
+{
+	place(asleep, seq);
+	AFTER();
+}
+
+static void *sleeping_thread(void *seq)
+{
+	sleeper = gettid();
+	enter(sleeping, seq);
+	if (write(done[1], "", 1) != 1)
+		abort();
+	for (;;)
+		pause();
+}
+
+static void woken(int sig)
+{
+}
+
+static CALL void replace_under_sleeper(int which, int unmap)
+{
+	pthread_t thread;
+	char byte;
+
+	sleeper = 0;
+	if (pthread_create(&thread, NULL, sleeping_thread,
+			   (void *)numbered(which)))
+		abort();
+	while (!sleeper)
+		usleep(1000);
+	wait_for_sleep(sleeper);
+	if (unmap)
+		hit_unmap(numbered(NEITHER));
+	else
+		hit_map(numbered(NEITHER), OTHER(which));
+	recurse(1, numbered(NEITHER));
+	if (unmap)
+		hit_map(numbered(NEITHER), OTHER(which));
+	pthread_kill(thread, SIGUSR1);
+	if (read(done[0], &byte, 1) != 1)
+		abort();
+}
+
+static CALL void remaps(void *unused)
+{
+	struct sigaction act = { .sa_handler = woken };
+
+	sigaction(SIGUSR1, &act, NULL);
+	files[0] = open(names[0], O_RDONLY);
+	files[1] = open(names[1], O_RDONLY);
+	place = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (files[0] < 0 || files[1] < 0 || place == MAP_FAILED || pipe(done))
+		abort();
+	for (int i = 0; i < count; i++) {
+		int which = i % 2 ? SECOND : FIRST;
+
+		hit_map(numbered(NEITHER), which);
+		place(replace, (void *)(long)which);
+		if (i % depth == 0) {
+			hit_map(numbered(NEITHER), which);
+			replace_under_sleeper(which, i / depth % 2);
+		}
+	}
+	made(hits);
+}
+
+#ifdef DYNAMIC
+/* Each of two libraries has one of the functions. */
+static CALL void library_calls(void *function)
+{
+	for (int i = 0; i < depth; i++)
+		recurse(1 + i, numbered((long)function));
+}
+
+static CALL void libraries(void *unused)
+{
+	for (int i = 0; i < count; i++) {
+		int which = i % 2 ? SECOND : FIRST;
+		void *library = dlopen(names[i % 2], RTLD_NOW);
+
+		place = library ? dlsym(library, which == FIRST ?
+					"mapped_first" : "mapped_second") : NULL;
+		if (!place)
+			abort();
+		place(library_calls, (void *)(long)which);
+		if (dlclose(library))
+			abort();
+		recurse(2, numbered(NEITHER));
+	}
+	made(hits);
+}
+#endif
+
 static CALL void finish(void *unused)
 {
 	made(1);
@@ -396,6 +606,7 @@ int main(int argc, char **argv)
 	void *argument = NULL;
 
 	self = argv;
+	names = argv + 4;
 	count = argc > 3 ? atoi(argv[2]) : 0;
 	depth = argc > 3 ? atoi(argv[3]) : 0;
 	if (!strcmp(mode, "deep"))
@@ -414,8 +625,14 @@ int main(int argc, char **argv)
 		run = faults;
 	else if (!strcmp(mode, "migrate") || !strcmp(mode, "poll"))
 		run = threads;
+	else if (!strcmp(mode, "remap") && argc == 6)
+		run = remaps;
+#ifdef DYNAMIC
+	else if (!strcmp(mode, "library") && argc == 6)
+		run = libraries;
+#endif
 	if (!run || depth < 1) {
-		fprintf(stderr, "usage: workload MODE COUNT DEPTH\n");
+		fprintf(stderr, "usage: workload MODE COUNT DEPTH [FILE FILE]\n");
 		return 2;
 	}
 	if (run == threads)
