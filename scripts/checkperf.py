@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The tests of how perf reads bad input, for scripts/check."""
 
+import json
 import os
 import re
 import subprocess
@@ -17,6 +18,12 @@ READERS = {
     "report --stats": ["report", "--stats"],
     "inject": ["inject", "-o", "/dev/null"],
     "inject, merged": ["inject", "--merge-callchains", "-o", "/dev/null"],
+    # these go through callchains themselves. So do sched timehist, kmem, lock,
+    # kwork and timechart, but of tracepoints only, which are not in the corpus
+    "convert": ["data", "convert", "--force", "--to-json", "{log}.json"],
+    "buildid-list": ["buildid-list", "--with-hits"],
+    # each file is read twice, and deleted as often
+    "diff": ["diff", "{path}", "{path}"],
 }
 ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
                "UBSAN_OPTIONS": "print_stacktrace=1",
@@ -63,10 +70,13 @@ for _name in [n for n in EXPECTED if n.startswith("bad-")]:
 
 def read(perf, words, path, log):
     """(what it printed, what it said) of a reader that has to live."""
-    with open(log, "w+", errors="replace") as errors:
+    if "{path}" not in words:
+        words = [*words, "-i", "{path}"]
+    words = [word.format(path=path, log=log) for word in words]
+    with open(f"{log}.err", "w+", errors="replace") as errors:
         try:
             result = subprocess.run(
-                [perf, *words, "-i", path], stdin=subprocess.DEVNULL,
+                [perf, *words], stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=errors, timeout=120,
                 env=dict(os.environ, **ENVIRONMENT))
         except subprocess.TimeoutExpired:
@@ -84,7 +94,7 @@ def read(perf, words, path, log):
 def read_all(perf, name, directory):
     for what, words in READERS.items():
         log = os.path.join(directory, re.sub(r"\W+", "-", f"{name} {what}"))
-        out, said = read(perf, words, os.path.join(CORPUS, name), log + ".err")
+        out, said = read(perf, words, os.path.join(CORPUS, name), log)
         if name not in EXPECTED:
             continue
         counts = EXPECTED[name]
@@ -107,6 +117,14 @@ def read_all(perf, name, directory):
                 if seen != counts.get(count, 0):
                     raise Failure(f"{count}: {seen}, not "
                                   f"{counts.get(count, 0)}\n{out[-1500:]}")
+        elif what == "convert":
+            with open(f"{log}.json") as f:
+                samples = json.load(f)["samples"]
+            shown = sum(frame.get("symbol") == "[user callchain not available]"
+                        for sample in samples for frame in sample["callchain"])
+            if not samples or shown != counts.get(MISSING, 0):
+                raise Failure(f"{len(samples)} samples as JSON, {MISSING}: "
+                              f"{shown}, not {counts.get(MISSING, 0)}")
 
 
 # page: the paragraphs that the option has, and what is in them
