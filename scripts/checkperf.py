@@ -242,6 +242,23 @@ def read_waiting(perf, form, words, directory):
                       f"{limit >> 20}")
 
 
+def inject_guest(perf, directory):
+    """perf inject reads samples also where it wants only other events."""
+    host, guest = (os.path.join(directory, name) for name in ("host", "guest"))
+    for path in host, guest:
+        call([os.path.join(TOP, "bench", "mkperfdata"), "--samples", "40",
+              "-o", path])
+    for words in ([f"--guest-data={guest},5000", "-o", f"{host}.out"],
+                  ["--vm-time-correlation", "-f"]):
+        result = subprocess.run(
+            [perf, "inject", "-i", host, *words], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            errors="replace", env=dict(os.environ, **ENVIRONMENT))
+        if result.returncode:
+            raise Failure(f"perf inject {' '.join(words)}: status "
+                          f"{result.returncode}\n{result.stderr[-1500:]}")
+
+
 def build(what, check, log):
     call([os.path.join(TOP, "scripts", "build"), what], log=log,
          env=dict(os.environ, BUILD=check.build))
@@ -258,6 +275,8 @@ def run_bad_input(layer):
         raise Failure("the corpus has no " + ", ".join(missing))
     for name in names:
         layer.test(name, read_all, perf, name, layer.dir)
+    layer.test("perf inject of guests and with time correlation", inject_guest,
+               check.perf, layer.dir)
     # sanitizers take more memory than what they look at
     for form in ("file", "pipe"):
         layer.test(f"{WAITING} samples wait for nothing, {form}", read_waiting,
