@@ -18,7 +18,8 @@
  *
  * A record goes where the task leaves the kernel. If the session has no event
  * there that would take it, because it records some of the CPUs only, or a cgroup
- * that the task is not in any more, another of its CPUs gets the record.
+ * that the task is not in any more, another of its CPUs gets the record, also one
+ * that has gone offline since.
  *
  * The end of a profile
  *
@@ -170,6 +171,9 @@ struct perf_defer_output {
 	/* only if there is room; is there not? */
 	bool				careful;
 	bool				full;
+	/* for perf_defer_write_cpu(): whose events, and those that count or the others */
+	int				cpu;
+	bool				gone;
 	struct {
 		struct perf_event_header	header;
 		u64				cookie;
@@ -398,11 +402,24 @@ static void perf_defer_write_here(void *data)
 	perf_defer_write(output->event, output);
 }
 
-static void perf_defer_write_remote(struct perf_defer_output *output)
+/* Call @func where nobody else writes into the buffers of @cpu meanwhile. */
+static void perf_defer_call_cpu(int cpu, smp_call_func_t func,
+				struct perf_defer_output *output)
 {
 	static DEFINE_RAW_SPINLOCK(offline_lock);
+
+	lockdep_assert_cpus_held();
+
+	if (smp_call_function_single(cpu, func, output, 1)) {
+		/* The CPU is offline, and stays so; nobody but us writes there. */
+		guard(raw_spinlock_irqsave)(&offline_lock);
+		func(output);
+	}
+}
+
+static void perf_defer_write_remote(struct perf_defer_output *output)
+{
 	struct perf_event *event = output->event;
-	unsigned long flags;
 
 	if (event->cpu < 0) {
 		perf_event_call(event, perf_defer_write_here, output);
@@ -410,12 +427,7 @@ static void perf_defer_write_remote(struct perf_defer_output *output)
 	}
 
 	guard(cpus_read_lock)();
-	if (smp_call_function_single(event->cpu, perf_defer_write_here, output, 1)) {
-		/* The CPU is offline, and stays so; nobody but us writes there. */
-		raw_spin_lock_irqsave(&offline_lock, flags);
-		perf_defer_write(event, output);
-		raw_spin_unlock_irqrestore(&offline_lock, flags);
-	}
+	perf_defer_call_cpu(event->cpu, perf_defer_write_here, output);
 }
 
 /* Leave the stack with who is disabling an event of the session, if anybody. */
@@ -468,8 +480,26 @@ static bool perf_defer_counts(struct perf_event *event)
 	       READ_ONCE(event->state) >= PERF_EVENT_STATE_INACTIVE;
 }
 
-/* The next CPU after @cpu that the session records. */
-static int perf_defer_next_cpu(struct perf_defer_session *session, int cpu)
+/*
+ * Has its CPU gone offline? The event was taken out of its context then, and does not
+ * come back with the CPU. The samples are in its buffer, and so that is where their
+ * stacks belong. The event is kept as above.
+ */
+static bool perf_defer_gone(struct perf_event *event)
+{
+	/* Pairs with perf_install_in_context(), as above. */
+	return smp_load_acquire(&event->ctx) &&
+	       READ_ONCE(event->state) == PERF_EVENT_STATE_OFF &&
+	       !(READ_ONCE(event->attach_state) & PERF_ATTACH_CONTEXT);
+}
+
+static bool perf_defer_takes(struct perf_event *event, bool gone)
+{
+	return gone ? perf_defer_gone(event) : perf_defer_counts(event);
+}
+
+/* The next CPU after @cpu that the session records, or did until the CPU was @gone. */
+static int perf_defer_next_cpu(struct perf_defer_session *session, int cpu, bool gone)
 {
 	struct perf_event *event;
 	unsigned long flags;
@@ -481,14 +511,14 @@ static int perf_defer_next_cpu(struct perf_defer_session *session, int cpu)
 	raw_spin_lock_irqsave(&session->lock, flags);
 	list_for_each_entry(event, &session->outputs, defer_entry) {
 		if (event->cpu > cpu && (next < 0 || event->cpu < next) &&
-		    perf_defer_counts(event))
+		    perf_defer_takes(event, gone))
 			next = event->cpu;
 	}
 	raw_spin_unlock_irqrestore(&session->lock, flags);
 	return next;
 }
 
-/* Called on a CPU that the session records, with interrupts off. */
+/* Called by perf_defer_call_cpu(), with interrupts off. */
 static void perf_defer_write_cpu(void *data)
 {
 	struct perf_defer_output *output = data;
@@ -498,7 +528,8 @@ static void perf_defer_write_cpu(void *data)
 	/* Their events stay until perf_defer_exit() has got the lock. */
 	raw_spin_lock(&session->lock);
 	list_for_each_entry(event, &session->outputs, defer_entry) {
-		if (event->cpu == smp_processor_id() && perf_defer_counts(event)) {
+		if (event->cpu == output->cpu &&
+		    perf_defer_takes(event, output->gone)) {
 			perf_defer_write(event, output);
 			break;
 		}
@@ -507,8 +538,9 @@ static void perf_defer_write_cpu(void *data)
 }
 
 /*
- * To an event of the current task that counts on some other CPU only. The event is
- * freed by call_rcu() in __free_event(), so it is there until that CPU has answered.
+ * To an event of the current task that counts on some other CPU only, be it offline.
+ * The event is freed by call_rcu() in __free_event(), so it is there until that CPU
+ * has answered.
  */
 static void perf_defer_write_task(struct perf_defer_output *output)
 {
@@ -527,18 +559,41 @@ static void perf_defer_write_task(struct perf_defer_output *output)
 			continue;
 
 		output->event = event;
-		if (!smp_call_function_single(event->cpu, perf_defer_write_here,
-					      output, 1))
+		perf_defer_call_cpu(event->cpu, perf_defer_write_here, output);
+		if (output->written)
 			return;
 	}
+}
+
+/* To an event that does not count here: see the head of this file. */
+static void perf_defer_write_elsewhere(struct perf_defer_output *output)
+{
+	/* Those CPUs run other tasks. */
+	struct perf_defer_ids ids = {
+		.tgid	= task_tgid(current),
+		.tid	= task_pid(current),
+	};
+	int cpu, gone;
+
+	guard(cpus_read_lock)();
+
+	output->ids = &ids;
+	perf_defer_write_task(output);
+	for (gone = 0; gone < 2; gone++) {
+		for (cpu = perf_defer_next_cpu(output->session, -1, gone);
+		     cpu >= 0 && !output->written;
+		     cpu = perf_defer_next_cpu(output->session, cpu, gone)) {
+			output->cpu = cpu;
+			output->gone = gone;
+			perf_defer_call_cpu(cpu, perf_defer_write_cpu, output);
+		}
+	}
+	output->ids = NULL;
 }
 
 static void perf_defer_deliver(struct perf_defer_session *session,
 			       struct perf_defer_output *output)
 {
-	struct perf_defer_ids ids;
-	int cpu;
-
 	/* Was it walked from outside before? */
 	if (unlikely(!xa_empty(&session->drained)) &&
 	    perf_defer_take_drained(session, output->record.cookie))
@@ -550,15 +605,7 @@ static void perf_defer_deliver(struct perf_defer_session *session,
 	if (likely(output->written))
 		return;
 
-	/* Those CPUs run other tasks. */
-	ids.tgid = task_tgid(current);
-	ids.tid = task_pid(current);
-	output->ids = &ids;
-	perf_defer_write_task(output);
-	for (cpu = perf_defer_next_cpu(session, -1); cpu >= 0 && !output->written;
-	     cpu = perf_defer_next_cpu(session, cpu))
-		smp_call_function_single(cpu, perf_defer_write_cpu, output, 1);
-	output->ids = NULL;
+	perf_defer_write_elsewhere(output);
 	if (!output->written)
 		perf_defer_leave(output);
 }

@@ -379,6 +379,97 @@ TEST_F_TIMEOUT(hotplug, cpu_is_gone_at_the_end, 60)
 	ASSERT_EQ(0, ut_wait(&self->c));
 }
 
+FIXTURE(hotplug_alone) {
+	struct ut_session s;
+	struct ut_child c;
+	int cpus[UT_MAX_CPUS];
+	unsigned int nr_cpus;
+	int cpu;
+};
+
+FIXTURE_VARIANT(hotplug_alone) {
+	bool all;	/* an event of the CPU, not of the task there */
+	bool back;	/* the CPU is there again when the task goes on */
+};
+
+FIXTURE_VARIANT_ADD(hotplug_alone, task) {
+	.all = false,
+};
+
+FIXTURE_VARIANT_ADD(hotplug_alone, task_and_back) {
+	.back = true,
+};
+
+FIXTURE_VARIANT_ADD(hotplug_alone, all_tasks) {
+	.all = true,
+};
+
+FIXTURE_VARIANT_ADD(hotplug_alone, all_tasks_and_back) {
+	.all = true, .back = true,
+};
+
+FIXTURE_SETUP(hotplug_alone)
+{
+	int cpu;
+
+	memset(&self->s, 0, sizeof(self->s));
+	/* What an earlier test that failed has left. */
+	for (cpu = 1; cpu < UT_MAX_CPUS; cpu++)
+		ut_set_online(cpu, true);
+	self->nr_cpus = ut_online_cpus(self->cpus, UT_MAX_CPUS);
+	if (self->nr_cpus < 2)
+		SKIP(return, "needs two CPUs");
+	self->cpu = self->cpus[self->nr_cpus - 1];
+}
+
+FIXTURE_TEARDOWN(hotplug_alone)
+{
+	ut_set_online(self->cpu, true);
+	ut_close(&self->s);
+}
+
+/* Of all CPUs only the one that goes away is recorded: its buffer gets the stack. */
+TEST_F_TIMEOUT(hotplug_alone, record, 60)
+{
+	struct ut_opts opts = { .per_cpu = true };
+	struct ut_rec *r, *rec;
+	unsigned int i;
+	struct hot *h;
+	int tp;
+
+	h = ut_shared(sizeof(*h));
+	ASSERT_NE(NULL, h);
+	h->cpu = self->cpu;
+	ASSERT_EQ(0, pipe(h->pipe));
+	ASSERT_EQ(0, ut_fork(&self->c, hot_child, h));
+	opts.pid = variant->all ? -1 : self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	for (i = 0; i + 1 < self->nr_cpus; i++)
+		ASSERT_EQ(0, disable_cpu(&self->s, self->cpus[i]));
+	ASSERT_EQ(0, ut_go(&self->c));
+	while (!UT_READ(h->st.nr))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ut_set_online(self->cpu, false)) TH_LOG("CONFIG_HOTPLUG_CPU?");
+	if (variant->back)
+		ASSERT_EQ(0, ut_set_online(self->cpu, true));
+	ASSERT_EQ(1, write(h->pipe[1], "x", 1));
+	ASSERT_EQ(0, ut_wait(&self->c));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, tp, self->c.pid, 0);
+	ASSERT_NE(NULL, r);
+	rec = ut_record_of(&self->s, self->c.pid, r->cookie);
+	ASSERT_NE(NULL, rec);
+	EXPECT_TRUE(ut_stack_is(&self->s, r, &h->st));
+	EXPECT_EQ(self->cpu, self->s.ring[rec->ring].cpu);
+	EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
+	EXPECT_EQ(0, self->s.lost);
+	ut_disable(&self->s);
+}
+
 static void hot_caller(void *arg)
 {
 	struct hot *h = arg;
