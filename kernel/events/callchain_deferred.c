@@ -140,8 +140,8 @@ struct perf_defer_session {
 };
 
 /*
- * Guards the table and the list, and the step of a session's count from and to
- * 0.
+ * Guards the table, changes of the list, which is read under RCU, and the step of a
+ * session's count from and to 0.
  */
 static DEFINE_MUTEX(sessions_mutex);
 static DEFINE_HASHTABLE(sessions, 6);
@@ -617,22 +617,25 @@ static void perf_defer_put(struct perf_defer_session *session)
 		return;
 
 	hash_del(&session->node);
-	list_del(&session->shared);
+	list_del_rcu(&session->shared);
 	mutex_unlock(&sessions_mutex);
 
 	/* Cancelling waits for grace periods, which closing a file should not. */
 	queue_work(system_unbound_wq, &session->free_work);
 }
 
-/* The session behind @session of those that share a client, which is put. */
+/*
+ * The session behind @session of those that share a client, which is put. The
+ * reference keeps it in the list until then.
+ */
 static struct perf_defer_session *
 perf_defer_next_shared(struct perf_defer_session *session)
 {
 	struct perf_defer_session *last = session, *next = NULL;
 
-	scoped_guard(mutex, &sessions_mutex) {
+	scoped_guard(rcu) {
 		session = list_prepare_entry(session, &shared_sessions, shared);
-		list_for_each_entry_continue(session, &shared_sessions, shared) {
+		list_for_each_entry_continue_rcu(session, &shared_sessions, shared) {
 			if (refcount_inc_not_zero(&session->refs)) {
 				next = session;
 				break;
@@ -827,7 +830,6 @@ static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 	err = perf_defer_client_init(&session->own);
 	if (err == -EBUSY) {
 		session->client = &shared_client;
-		list_add_tail(&session->shared, &shared_sessions);
 	} else if (err) {
 		kfree(session);
 		return NULL;
@@ -838,6 +840,8 @@ static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 	session->owner = get_pid(owner);
 	INIT_WORK(&session->free_work, perf_defer_free);
 	hash_add(sessions, &session->node, (unsigned long)owner);
+	if (session->client == &shared_client)
+		list_add_tail_rcu(&session->shared, &shared_sessions);
 	return session;
 }
 
