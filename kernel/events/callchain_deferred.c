@@ -115,6 +115,7 @@ struct perf_defer_drained {
  * @tried:	the same, when the time was over for those of whom nothing could be had
  * @drained:	the stacks that were walked from outside, by their cookies
  * @free_work:	frees it where sleeping is all right
+ * @drain:	held by who writes stacks at the end of a profile; outside of @lock
  * @rcu:	frees it behind those that still iterate over its events
  */
 struct perf_defer_session {
@@ -136,6 +137,8 @@ struct perf_defer_session {
 	unsigned long			tried;
 	struct xarray			drained;
 	struct work_struct		free_work;
+	/* one end of a profile at a time */
+	struct mutex			drain;
 	struct rcu_head			rcu;
 };
 
@@ -820,6 +823,7 @@ static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 		return NULL;
 
 	raw_spin_lock_init(&session->lock);
+	mutex_init(&session->drain);
 	INIT_LIST_HEAD(&session->left);
 	INIT_LIST_HEAD(&session->outputs);
 	INIT_LIST_HEAD(&session->targets);
@@ -969,10 +973,10 @@ static bool perf_defer_may_show(struct perf_event *event,
 }
 
 /*
- * Will another event of the session be disabled after this one? Those that have been
- * are at the ends of the lists, so the first ones tell.
+ * Does no other event of the session take records? Those that were disabled are at
+ * the ends of the lists, so the first ones tell.
  */
-static bool __perf_defer_is_last(struct perf_event *event)
+static bool perf_defer_last_counts(struct perf_event *event)
 {
 	struct perf_defer_session *session = event->defer;
 	struct perf_event *other;
@@ -990,13 +994,17 @@ static bool __perf_defer_is_last(struct perf_event *event)
 	return true;
 }
 
+/* And has none that is being disabled its turn yet, behind this one? */
 static bool perf_defer_is_last(struct perf_event *event)
 {
+	struct perf_defer_session *session = event->defer;
 	bool last;
 
-	raw_spin_lock_irq(&event->defer->lock);
-	last = __perf_defer_is_last(event);
-	raw_spin_unlock_irq(&event->defer->lock);
+	lockdep_assert_held(&session->drain);
+
+	raw_spin_lock_irq(&session->lock);
+	last = session->draining == 1 && perf_defer_last_counts(event);
+	raw_spin_unlock_irq(&session->lock);
 	return last;
 }
 
@@ -1256,7 +1264,7 @@ void perf_defer_drain_begin(struct perf_event *event)
 	raw_spin_lock_irq(&session->lock);
 	session->draining++;
 	/* The last one has a time of its own: from here on nobody takes a record. */
-	if (perf_defer_counts(event) && __perf_defer_is_last(event))
+	if (perf_defer_counts(event) && perf_defer_last_counts(event))
 		session->deadline = jiffies - HZ;
 	/* Never empty in between, see perf_defer_next_cpu(). */
 	if (!list_empty(&event->defer_entry) && !list_is_last(&event->defer_entry, list))
@@ -1288,10 +1296,12 @@ static unsigned long perf_defer_deadline(struct perf_defer_session *session)
  * takes a look at two counters of every CPU where there is none, and else the time
  * of the walks; where tasks are running at most PERF_DEFER_DRAIN_MS, once for all
  * events that are disabled within a second and once more for the last one; where
- * memory maps are locked at most PERF_DEFER_LOCK_MS, once for each such task. An
- * event without a buffer hands out the stack of the current task, no more.
+ * memory maps are locked at most PERF_DEFER_LOCK_MS, once for each such task; where
+ * other threads disable events of the session, theirs. An event without a buffer
+ * hands out the stack of the current task, no more.
  *
  * Context: Task context, may sleep. No lock of the event or its context is held.
+ * Takes the session's @drain.
  */
 void perf_defer_drain_end(struct perf_event *event)
 {
@@ -1299,14 +1309,17 @@ void perf_defer_drain_end(struct perf_event *event)
 	struct unwind_stacktrace trace = {};
 	unsigned long waiting, deadline, patience, delay = 1;
 	unsigned int max;
-	bool late;
+	bool locked, late;
 	int err;
 
 	if (!event->attr.defer_output)
 		return;
 
-	/* The current task cannot be walked from outside. */
+	/* The current task cannot be walked from outside. Takes as long as it likes. */
 	unwind_deferred_flush();
+
+	/* One at a time: what the one finds no room for is left to the other. */
+	locked = !mutex_lock_killable(&session->drain);
 
 	waiting = perf_defer_waiting(session->client, NULL);
 	perf_defer_make_room(session, waiting);
@@ -1321,7 +1334,7 @@ void perf_defer_drain_end(struct perf_event *event)
 
 	deadline = perf_defer_deadline(session);
 	patience = jiffies + msecs_to_jiffies(PERF_DEFER_LOCK_MS);
-	while (trace.entries) {
+	while (locked && trace.entries) {
 		late = time_after(jiffies, deadline);
 		err = perf_defer_drain_tasks(event, &trace, late,
 					     time_after(jiffies, patience));
@@ -1337,6 +1350,8 @@ void perf_defer_drain_end(struct perf_event *event)
 
 	kvfree(trace.entries);
 	perf_defer_drain_left(event, true);
+	if (locked)
+		mutex_unlock(&session->drain);
 }
 
 static int __init perf_defer_setup(void)

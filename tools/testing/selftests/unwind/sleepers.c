@@ -1634,6 +1634,105 @@ TEST_F(at_the_end, buffer_full)
 }
 
 /*
+ * Two threads each disable an event at the same time, again and again. The buffer of
+ * the one is full, that of the other has room, whoever is first.
+ */
+static void calls_and_sleeps(void *arg)
+{
+	struct shared *sh = arg;
+	char byte;
+
+	while (ut_syscall3(&sh->st, __NR_read, sh->pipe[0], &byte, 1) == 1)
+		__atomic_add_fetch(&sh->returned, 1, __ATOMIC_RELEASE);
+}
+
+static void ladder_calls_and_sleeps(void *arg)
+{
+	ut_ladder(6, calls_and_sleeps, arg);
+}
+
+struct disabler {
+	pthread_barrier_t	*barrier;
+	struct ut_session	*s;
+	int			*end, err;
+};
+
+static void *disabler(void *arg)
+{
+	struct disabler *d = arg;
+
+	for (;;) {
+		pthread_barrier_wait(d->barrier);
+		if (*d->end)
+			return NULL;
+		if (ioctl(d->s->ring[0].fd, PERF_EVENT_IOC_DISABLE, 0))
+			d->err = errno;
+		pthread_barrier_wait(d->barrier);
+	}
+}
+
+#define AT_ONCE	300
+
+TEST_F_TIMEOUT(at_the_end, two_at_once, 120)
+{
+	struct ut_opts opts = { .pages = 1 };
+	unsigned int i, merged = 0, samples;
+	pthread_barrier_t barrier;
+	struct ut_session roomy;
+	struct disabler d[2];
+	pthread_t id[2];
+	int end = 0, tp;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_calls_and_sleeps, self->sh));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_exit_read"));
+	opts.pages = 128;
+	ASSERT_EQ(0, ut_open(&roomy, &opts));
+	tp = ut_add_tracepoint(&roomy, "syscalls", "sys_enter_read");
+	ASSERT_LE(0, tp);
+	pthread_barrier_init(&barrier, NULL, 3);
+	for (i = 0; i < 2; i++) {
+		d[i] = (struct disabler){ &barrier, i ? &roomy : &self->s, &end };
+		ASSERT_EQ(0, pthread_create(&id[i], NULL, disabler, &d[i]));
+	}
+
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	/* Nobody reads the first buffer, so it fills up. */
+	for (i = 0; i < 100; i++) {
+		ASSERT_EQ(1, write(self->sh->pipe[1], "x", 1));
+		while (UT_READ(self->sh->returned) <= i)
+			usleep(100);
+	}
+	for (i = 0; i < AT_ONCE; i++) {
+		ASSERT_EQ(0, ut_enable(&self->s));
+		ASSERT_EQ(0, ut_enable(&roomy));
+		ASSERT_EQ(1, write(self->sh->pipe[1], "x", 1));
+		do {
+			usleep(100);
+			ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+			ASSERT_EQ(0, ut_drain(&roomy));
+			samples = ut_count_samples(&roomy, tp, self->c.pid);
+		} while (!samples);
+		pthread_barrier_wait(&barrier);
+		pthread_barrier_wait(&barrier);
+		ASSERT_EQ(0, d[0].err);
+		ASSERT_EQ(0, d[1].err);
+		ASSERT_EQ(0, ut_drain(&roomy));
+		ASSERT_EQ(1, ut_count_samples(&roomy, tp, self->c.pid));
+		merged += ut_stack_is(&roomy, ut_sample(&roomy, tp, self->c.pid, 0), &self->sh->st);
+		ut_forget(&roomy);
+	}
+	EXPECT_EQ(AT_ONCE, merged);
+	end = 1;
+	pthread_barrier_wait(&barrier);
+	for (i = 0; i < 2; i++)
+		pthread_join(id[i], NULL);
+	ut_close(&roomy);
+}
+
+/*
  * A program of 64 bits sleeps in 32-bit code: in the kernel's own segments for that,
  * where the stack is the right one, or in some that have a base, where it is that or
  * none. Who disables the event has others of the same numbers.
