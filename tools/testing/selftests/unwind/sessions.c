@@ -12,10 +12,12 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
@@ -341,6 +343,174 @@ TEST_F_TIMEOUT(sessions, more_than_slots, 200)
 		EXPECT_EQ(1, self->p[i].result) TH_LOG("profiler %d", i);
 		EXPECT_EQ(3, self->p[i].samples) TH_LOG("profiler %d", i);
 	}
+}
+
+/*
+ * One that begins when the stack of this entry has been handed out to the others with
+ * which it shares a slot: it has missed that, and its sample has the stack all the same.
+ */
+#define CROWD	20	/* enough for no slot to be left */
+
+static void exit_group(void *arg)
+{
+	ut_syscall1(arg, __NR_exit_group, 3);
+}
+
+static void exits(void *arg)
+{
+	ut_ladder(5, exit_group, arg);
+}
+
+struct late {
+	pid_t		pid;
+	struct ut_stack	st;
+	int		go[2];
+	int		ready, samples;
+	enum ut_kind	kind;
+	bool		same;
+};
+
+/* The tracer's stop at the end is behind where stacks are handed out, and before this. */
+static void watch_late(void *arg)
+{
+	struct late *l = arg;
+	struct ut_opts opts = { .pid = l->pid };
+	struct ut_session s;
+	struct ut_stack got;
+	char byte;
+
+	if (ut_open(&s, &opts) || ut_add_function(&s, "exit_signals") < 0 || ut_enable(&s)) {
+		l->ready = -1;
+		return;
+	}
+	l->ready = 1;
+	if (ut_read_all(l->go[0], &byte, 1) || ut_drain(&s))
+		return;
+	l->samples = ut_count_samples(&s, 0, l->pid);
+	if (!l->samples)
+		return;
+	l->kind = ut_user_stack(&s, ut_sample(&s, 0, l->pid, 0), &got);
+	l->same = ut_same_stack(&got, &l->st);
+}
+
+TEST_F_TIMEOUT(sessions, shares_late, 120)
+{
+	struct late *l = ut_shared(sizeof(*l));
+	struct ut_opts opts = {};
+	struct ut_child c, watcher;
+	struct ut_session s;
+	int status, i;
+
+	ASSERT_NE(NULL, l);
+	ASSERT_EQ(0, pipe(l->go));
+	for (i = 0; i < CROWD; i++) {
+		self->p[i] = (struct profiler){ .t = self->t, .crowd = true,
+						.tp = "sys_enter_getppid" };
+		ASSERT_EQ(0, start(&self->p[i], &self->pc[i])) TH_LOG("profiler %d", i);
+	}
+	ASSERT_EQ(0, ut_fork(&c, exits, &l->st));
+	l->pid = c.pid;
+	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, c.pid, 0, PTRACE_O_TRACEEXIT));
+	opts.pid = c.pid;
+	ASSERT_EQ(0, ut_open(&s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_exit_group"));
+	ASSERT_EQ(0, ut_enable(&s));
+	ASSERT_EQ(0, ut_go(&c));
+	ASSERT_EQ(c.pid, waitpid(c.pid, &status, __WALL));
+	ASSERT_EQ(SIGTRAP | PTRACE_EVENT_EXIT << 8, status >> 8);
+	ASSERT_EQ(0, ut_drain(&s));
+	EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, 0, c.pid, 0), &l->st));
+
+	ASSERT_EQ(0, ut_fork(&watcher, watch_late, l));
+	ASSERT_EQ(0, ut_go(&watcher));
+	while (!UT_READ(l->ready))
+		usleep(1000);
+	ASSERT_EQ(1, l->ready);
+	ASSERT_EQ(0, ptrace(PTRACE_CONT, c.pid, 0, 0));
+	ASSERT_EQ(3 << 8, ut_wait(&c));
+	ASSERT_EQ(0, ut_write_all(l->go[1], "g", 1));
+	ASSERT_EQ(0, ut_wait(&watcher));
+	EXPECT_EQ(1, l->samples);
+	EXPECT_EQ(UT_IMMEDIATE, l->kind);
+	EXPECT_TRUE(l->same);
+	ut_close(&s);
+	for (i = 0; i < CROWD; i++)
+		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
+}
+
+/* What it takes to begin and to end does not depend on how many threads there are. */
+#define IDLE_THREADS	3000
+#define OPENED		31
+
+static void *idle(void *arg)
+{
+	pthread_barrier_wait(arg);
+	for (;;)
+		pause();
+	return NULL;
+}
+
+static __u64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
+static int earlier(const void *a, const void *b)
+{
+	const __u64 *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* The median; 0 if it did not work. */
+static __u64 ns_to_open_and_close(void)
+{
+	struct ut_opts opts = { .pid = -1, .per_cpu = true, .pages = 1 };
+	__u64 ns[OPENED];
+	int i;
+
+	for (i = 0; i < OPENED; i++) {
+		struct ut_session s;
+
+		ns[i] = now_ns();
+		if (ut_open(&s, &opts) ||
+		    ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid") < 0 || ut_enable(&s))
+			return 0;
+		ut_disable(&s);
+		ut_close(&s);
+		ns[i] = now_ns() - ns[i];
+	}
+	qsort(ns, OPENED, sizeof(*ns), earlier);
+	return ns[OPENED / 2];
+}
+
+TEST_F_TIMEOUT(sessions, beside_many_threads, 120)
+{
+	pthread_barrier_t barrier;
+	pthread_attr_t attr;
+	__u64 few, many;
+	pthread_t id;
+	int i;
+
+	/* The tracepoint stays, or else it is that which takes the time. */
+	self->p[0] = (struct profiler){ .t = self->t, .tp = "sys_enter_getppid" };
+	ASSERT_EQ(0, start(&self->p[0], &self->pc[0]));
+	few = ns_to_open_and_close();
+	ASSERT_NE(0, few);
+	pthread_barrier_init(&barrier, NULL, IDLE_THREADS + 1);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, PTHREAD_STACK_MIN);
+	for (i = 0; i < IDLE_THREADS; i++)
+		ASSERT_EQ(0, pthread_create(&id, &attr, idle, &barrier)) TH_LOG("thread %d", i);
+	pthread_barrier_wait(&barrier);
+	many = ns_to_open_and_close();
+	TH_LOG("%llu us; with %u more threads %llu us", few / 1000, IDLE_THREADS, many / 1000);
+	ASSERT_NE(0, many);
+	EXPECT_GT(2 * few, many);
+	ASSERT_EQ(0, finish(&self->p[0], &self->pc[0]));
 }
 
 /* Descriptors that outlive the process which opened them, and another reads. */

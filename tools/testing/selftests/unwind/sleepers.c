@@ -262,6 +262,8 @@ FIXTURE_SETUP(at_the_end)
 FIXTURE_TEARDOWN(at_the_end)
 {
 	if (self->c.pid > 0) {
+		/* One that is in a stop and exits already gets no signal. */
+		ptrace(PTRACE_DETACH, self->c.pid, 0, 0);
 		kill(self->c.pid, SIGKILL);
 		ut_wait(&self->c);
 	}
@@ -1730,6 +1732,315 @@ TEST_F_TIMEOUT(at_the_end, two_at_once, 120)
 	for (i = 0; i < 2; i++)
 		pthread_join(id[i], NULL);
 	ut_close(&roomy);
+}
+
+/*
+ * Who disables an event is kept from coming to the end of it, by a page of its own
+ * stack that is not there. Meanwhile another thread goes on and on, and leaves its
+ * stacks to it: a few.
+ */
+struct stuck {
+	struct ut_session	*s;
+	unsigned long		fp;
+	pid_t			tid, caller;
+	int			go, done;
+};
+
+static void *stuck_disabler(void *arg)
+{
+	struct stuck *st = arg;
+
+	__atomic_store_n(&st->tid, gettid(), __ATOMIC_RELEASE);
+	while (!UT_READ(st->go))
+		usleep(100);
+	ut_syscall_on(st->fp, st->fp, __NR_ioctl, st->s->ring[0].fd, PERF_EVENT_IOC_DISABLE, 0);
+	return NULL;
+}
+
+#define CALLS_MEANWHILE	2000
+
+static void *calls_meanwhile(void *arg)
+{
+	struct stuck *st = arg;
+	int i;
+
+	__atomic_store_n(&st->caller, gettid(), __ATOMIC_RELEASE);
+	while (UT_READ(st->go) < 2)
+		usleep(100);
+	for (i = 0; i < CALLS_MEANWHILE; i++)
+		syscall(__NR_getppid);
+	__atomic_store_n(&st->done, 1, __ATOMIC_RELEASE);
+	while (UT_READ(st->go) < 3)
+		usleep(100);
+	return NULL;
+}
+
+TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
+{
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_api api = { .api = UFFD_API };
+	long page = sysconf(_SC_PAGESIZE);
+	struct uffdio_zeropage zero = {};
+	struct ut_opts opts = { .pages = 512 };
+	struct ut_session own;
+	struct stuck st = { .s = &self->s };
+	struct pollfd pfd = { .events = POLLIN };
+	unsigned int records;
+	pthread_t id[2];
+	int ppid;
+
+	st.fp = (unsigned long)mmap(NULL, page, PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE((unsigned long)MAP_FAILED, st.fp);
+	pfd.fd = syscall(__NR_userfaultfd, O_CLOEXEC);
+	ASSERT_LE(0, pfd.fd) TH_LOG("userfaultfd: %s", strerror(errno));
+	reg.range.start = st.fp;
+	reg.range.len = page;
+	ASSERT_EQ(0, ioctl(pfd.fd, UFFDIO_API, &api));
+	ASSERT_EQ(0, ioctl(pfd.fd, UFFDIO_REGISTER, &reg));
+	ASSERT_EQ(0, pthread_create(&id[0], NULL, stuck_disabler, &st));
+	ASSERT_EQ(0, pthread_create(&id[1], NULL, calls_meanwhile, &st));
+	while (!UT_READ(st.tid) || !UT_READ(st.caller))
+		usleep(100);
+
+	opts.pid = st.caller;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, ppid);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	opts.pid = st.tid;
+	opts.no_output = true;
+	ASSERT_EQ(0, ut_open(&own, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&own, "syscalls", "sys_enter_ioctl"));
+	ASSERT_EQ(0, ut_enable(&own));
+
+	__atomic_store_n(&st.go, 1, __ATOMIC_RELEASE);
+	/* It is stuck: its page is asked for. */
+	ASSERT_EQ(1, poll(&pfd, 1, 10000));
+	__atomic_store_n(&st.go, 2, __ATOMIC_RELEASE);
+	while (!UT_READ(st.done))
+		usleep(1000);
+	zero.range = reg.range;
+	ASSERT_EQ(0, ioctl(pfd.fd, UFFDIO_ZEROPAGE, &zero));
+	pthread_join(id[0], NULL);
+	__atomic_store_n(&st.go, 3, __ATOMIC_RELEASE);
+	pthread_join(id[1], NULL);
+
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(CALLS_MEANWHILE, ut_count_samples(&self->s, ppid, st.caller));
+	records = ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, st.caller);
+	TH_LOG("%u stacks of %u calls", records, CALLS_MEANWHILE);
+	EXPECT_LE(1, records);
+	/* Those who waited, and one a CPU, asked for twice. */
+	EXPECT_GE(2 * (1 + sysconf(_SC_NPROCESSORS_CONF)), records);
+	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_UNRESOLVED));
+	ut_close(&own);
+	close(pfd.fd);
+}
+
+/*
+ * Tasks that are on their way to another image, or to none, when the profile ends:
+ * stopped there by their tracer, which is a sample of its own.
+ */
+struct leaving {
+	struct ut_stack		st;
+	const char * const	*argv;
+	pid_t			tid;
+	int			err;
+};
+
+static void call_execve(void *arg)
+{
+	static const char * const argv[] = { "exe", NULL };
+	struct leaving *l = arg;
+
+	ut_syscall3(&l->st, __NR_execve, "/proc/self/exe", l->argv ?: argv, NULL);
+	_exit(98);
+}
+
+static void ladder_execve(void *arg)
+{
+	ut_ladder(6, call_execve, arg);
+}
+
+static void call_exit_group(void *arg)
+{
+	struct leaving *l = arg;
+
+	ut_syscall1(&l->st, __NR_exit_group, 3);
+}
+
+static void ladder_exit_group(void *arg)
+{
+	ut_ladder(6, call_exit_group, arg);
+}
+
+static void sleep_on(void *arg)
+{
+	struct timespec ts = { .tv_sec = 100 };
+	struct leaving *l = arg;
+
+	ut_syscall2(&l->st, __NR_nanosleep, &ts, NULL);
+}
+
+static void *sleeping_thread(void *arg)
+{
+	struct leaving *l = arg;
+
+	l->tid = gettid();
+	ut_ladder(6, sleep_on, l);
+	return NULL;
+}
+
+/* The other thread ends the process. */
+static void sleeping_and_exit_group(void *arg)
+{
+	struct leaving *l = arg;
+	pthread_t id;
+	char byte;
+
+	if (pthread_create(&id, NULL, sleeping_thread, l) || read(l->err, &byte, 1) != 1)
+		_exit(99);
+	_exit(0);
+}
+
+/*
+ * Sample @tid where it is switched out, @c's child and running, until its tracer has
+ * it in the stop that is called @event.
+ */
+static int stop_in(struct ut_session *s, struct ut_child *c, pid_t tid, int event, int go)
+{
+	struct ut_opts opts = { .pid = tid };
+	int status;
+
+	if (ptrace(PTRACE_SEIZE, tid, 0, 1 << event) ||
+	    ut_open(s, &opts) || ut_add_tracepoint(s, "sched", "sched_switch") < 0 ||
+	    ut_enable(s) || (go < 0 ? ut_go(c) : ut_write_all(go, "g", 1)) ||
+	    waitpid(tid, &status, __WALL) != tid) {
+		ut_diag("tid %d: %s", tid, strerror(errno));
+		return -1;
+	}
+	if (status >> 8 != (SIGTRAP | event << 8)) {
+		ut_diag("tid %d: status %#x", tid, status);
+		return -1;
+	}
+	return 0;
+}
+
+/* The sample of that stop: the last one, and it is there a moment after it. */
+static struct ut_rec *sample_of_stop(struct ut_session *s, pid_t tid)
+{
+	struct ut_rec *r = NULL;
+	unsigned int nr, last = 0;
+	int i, quiet = 0;
+
+	for (i = 0; i < 1000 && quiet < 20; i++) {
+		usleep(5000);
+		if (ut_drain(s))
+			return NULL;
+		nr = ut_count_samples(s, 0, tid);
+		quiet = nr && nr == last ? quiet + 1 : 0;
+		last = nr;
+	}
+	if (last)
+		r = ut_sample(s, 0, tid, last - 1);
+	/* Nothing has come by itself. */
+	return r && r->cookie && !ut_record_of(s, tid, r->cookie) ? r : NULL;
+}
+
+/* The same one when the profile has ended. */
+static struct ut_rec *sample_of_end(struct ut_session *s, pid_t tid)
+{
+	return ut_drain(s) ? NULL : ut_sample(s, 0, tid, ut_count_samples(s, 0, tid) - 1);
+}
+
+TEST_F(at_the_end, exiting)
+{
+	struct leaving *l = ut_shared(sizeof(*l));
+
+	ASSERT_NE(NULL, l);
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_exit_group, l));
+	ASSERT_EQ(0, stop_in(&self->s, &self->c, self->c.pid, PTRACE_EVENT_EXIT, -1));
+	ASSERT_NE(NULL, sample_of_stop(&self->s, self->c.pid));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, sample_of_end(&self->s, self->c.pid), &l->st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+TEST_F(at_the_end, thread_of_a_dying_process)
+{
+	struct leaving *l = ut_shared(sizeof(*l));
+	int go[2];
+
+	ASSERT_NE(NULL, l);
+	ASSERT_EQ(0, pipe(go));
+	l->err = go[0];
+	ASSERT_EQ(0, ut_fork(&self->c, sleeping_and_exit_group, l));
+	ASSERT_EQ(0, ut_go(&self->c));
+	while (!UT_READ(l->st.nr))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(l->tid, "S"));
+	ASSERT_EQ(0, stop_in(&self->s, &self->c, l->tid, PTRACE_EVENT_EXIT, go[1]));
+	ASSERT_NE(NULL, sample_of_stop(&self->s, l->tid));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, sample_of_end(&self->s, l->tid), &l->st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+	ptrace(PTRACE_DETACH, l->tid, 0, 0);
+}
+
+/* Behind the point of no return there is neither the old stack nor a new one. */
+TEST_F(at_the_end, between_the_images)
+{
+	struct leaving *l = ut_shared(sizeof(*l));
+	struct ut_stack got;
+
+	ASSERT_NE(NULL, l);
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, l));
+	ASSERT_EQ(0, stop_in(&self->s, &self->c, self->c.pid, PTRACE_EVENT_EXEC, -1));
+	ASSERT_NE(NULL, sample_of_stop(&self->s, self->c.pid));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(UT_DEFERRED,
+		  ut_user_stack(&self->s, sample_of_end(&self->s, self->c.pid), &got));
+	EXPECT_EQ(0, got.nr);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* Before it there is the old one: here the arguments cannot be read. */
+static void ladder_execve_stuck(void *arg)
+{
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_api api = { .api = UFFD_API };
+	long page = sysconf(_SC_PAGESIZE);
+	struct leaving *l = arg;
+	int fd;
+
+	l->argv = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	reg.range.start = (unsigned long)l->argv;
+	reg.range.len = page;
+	fd = syscall(__NR_userfaultfd, O_CLOEXEC);
+	if (l->argv == MAP_FAILED || fd < 0 || ioctl(fd, UFFDIO_API, &api) ||
+	    ioctl(fd, UFFDIO_REGISTER, &reg)) {
+		l->err = errno;
+		_exit(99);
+	}
+	ladder_execve(arg);
+}
+
+TEST_F(at_the_end, execve_waits)
+{
+	struct leaving *l = ut_shared(sizeof(*l));
+
+	ASSERT_NE(NULL, l);
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve_stuck, l));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, "sys_enter_execve"));
+	ASSERT_EQ(0, ut_go(&self->c));
+	while (!UT_READ(l->st.nr))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "SD"));
+	ASSERT_NE(NULL, sample_of_stop(&self->s, self->c.pid)) TH_LOG("%s", strerror(l->err));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, sample_of_end(&self->s, self->c.pid), &l->st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
 /*
