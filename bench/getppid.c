@@ -125,6 +125,7 @@ struct mode {
 	const char	*name;
 	enum kind	kind;
 	unsigned int	events;
+	bool		longest;	/* the one depth that goes with MAX_STACK */
 };
 
 static const struct mode modes[] = {
@@ -141,11 +142,18 @@ static const struct mode modes[] = {
 	{ "plain",	PLAIN,		MAX_EVENTS },
 	{ "immediate",	IMMEDIATE,	MAX_EVENTS },
 	{ "deferred",	DEFERRED,	MAX_EVENTS },
+	{ "immediate",	IMMEDIATE,	1, true },
+	{ "deferred",	DEFERRED,	1, true },
 	/* what is left of a profile when it is over: nothing */
 	{ "untraced-after", UNTRACED,	0 },
 };
 
 static const unsigned int depths[] = { 0, 16, 64, 120 };
+
+/* The longest stack that one may ask of perf is 127 frames, unless that is raised. */
+#define MAX_STACK	"512"
+#define MAX_STACK_FILE	"/proc/sys/kernel/perf_event_max_stack"
+#define LONGEST		500
 
 static unsigned int rounds = 7;
 static const char *only;
@@ -191,6 +199,15 @@ static bool is_deferred(const struct mode *mode)
 	return mode->kind == DEFERRED || mode->kind == DEFERRED_DUMMY;
 }
 
+static void raise_max_stack(void)
+{
+	int fd = open(MAX_STACK_FILE, O_WRONLY);
+
+	if (fd < 0 || write(fd, MAX_STACK, sizeof(MAX_STACK) - 1) < 0)
+		die(MAX_STACK_FILE);
+	close(fd);
+}
+
 /* as perf does: where there are several events */
 static bool with_identifier(const struct mode *mode)
 {
@@ -222,6 +239,8 @@ static bool open_mode(const struct mode *mode)
 	unsigned int i;
 	int fd;
 
+	if (mode->longest)
+		raise_max_stack();
 	switch (mode->kind) {
 	case UNTRACED:
 		return true;
@@ -464,7 +483,11 @@ static void all(void)
 					only_events == modes[m].events)) &&
 			     open_mode(&modes[m]);
 
-		for (size_t d = 0; known && d < sizeof(depths) / sizeof(*depths); d++)
+		if (known && modes[m].longest &&
+		    (only_depth < 0 || only_depth == LONGEST))
+			run(&modes[m], LONGEST);
+		for (size_t d = 0; known && !modes[m].longest &&
+		     d < sizeof(depths) / sizeof(*depths); d++)
 			if (only_depth < 0 || (int)depths[d] == only_depth)
 				run(&modes[m], depths[d]);
 		close_mode();
