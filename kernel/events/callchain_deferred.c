@@ -102,12 +102,16 @@ struct perf_defer_drained {
  * @shared:	in shared_sessions, if @client is the shared one
  * @owner:	the process; the reference keeps the address from being another's
  * @refs:	one an event
- * @lock:	guards the next six; the innermost
+ * @lock:	guards what is from here to @targets; the innermost
  * @draining:	how many are disabling an event right now
+ * @turns:	how many of them may yet write into their event's buffer
+ * @fresh:	has an event been disabled that took records until then?
  * @deadline:	in jiffies, for what they wait for
  * @room:	how many stacks more may be left
  * @left:	stacks of tasks that came out meanwhile
  * @outputs:	events of whole CPUs that have attr.defer_output
+ * @gone:	those of them that were enabled when their CPU went offline; they are
+ *		back in @outputs when they are disabled
  * @targets:	those of tasks, without the inherited ones; of both lists those that
  *		were disabled are last
  * @settled:	how many had asked, or asked again, when last all who waited had been
@@ -115,7 +119,8 @@ struct perf_defer_drained {
  * @tried:	the same, when the time was over for those of whom nothing could be had
  * @drained:	the stacks that were walked from outside, by their cookies
  * @free_work:	frees it where sleeping is all right
- * @drain:	held by who writes stacks at the end of a profile; outside of @lock
+ * @drain:	held by who writes stacks at the end of a profile; outside of
+ *		cpu_hotplug_lock, of ctx->mutex and of @lock
  * @rcu:	frees it behind those that still iterate over its events
  */
 struct perf_defer_session {
@@ -125,13 +130,16 @@ struct perf_defer_session {
 	struct list_head		shared;
 	struct pid			*owner;
 	refcount_t			refs;
-	/* guards @draining, @deadline, @room, @left, @outputs and @targets */
+	/* guards what is from here to @targets */
 	raw_spinlock_t			lock;
 	unsigned int			draining;
+	unsigned int			turns;
+	bool				fresh;
 	unsigned long			deadline;
 	unsigned long			room;
 	struct list_head		left;
 	struct list_head		outputs;
+	struct list_head		gone;
 	struct list_head		targets;
 	unsigned long			settled;
 	unsigned long			tried;
@@ -174,7 +182,7 @@ struct perf_defer_output {
 	/* only if there is room; is there not? */
 	bool				careful;
 	bool				full;
-	/* for perf_defer_write_cpu(): whose events, and those that count or the others */
+	/* for perf_defer_write_cpu(): of which CPU, and list of events */
 	int				cpu;
 	bool				gone;
 	struct {
@@ -483,38 +491,42 @@ static bool perf_defer_counts(struct perf_event *event)
 	       READ_ONCE(event->state) >= PERF_EVENT_STATE_INACTIVE;
 }
 
-/*
- * Has its CPU gone offline? The event was taken out of its context then, and does not
- * come back with the CPU. The samples are in its buffer, and so that is where their
- * stacks belong. The event is kept as above.
+/**
+ * perf_defer_cpu_exit - the CPU of an event goes offline
+ * @event:	the event, which is about to be taken out of its context
+ *
+ * It does not come back with the CPU. The samples that it took are in its buffer, and
+ * so that is where their stacks belong, until it is disabled.
+ *
+ * Context: On that CPU, interrupts off, cpu_hotplug_lock held for writing.
  */
-static bool perf_defer_gone(struct perf_event *event)
+void perf_defer_cpu_exit(struct perf_event *event)
 {
-	/* Pairs with perf_install_in_context(), as above. */
-	return smp_load_acquire(&event->ctx) &&
-	       READ_ONCE(event->state) == PERF_EVENT_STATE_OFF &&
-	       !(READ_ONCE(event->attach_state) & PERF_ATTACH_CONTEXT);
-}
+	struct perf_defer_session *session = event->defer;
 
-static bool perf_defer_takes(struct perf_event *event, bool gone)
-{
-	return gone ? perf_defer_gone(event) : perf_defer_counts(event);
+	if (!session || !event->attr.defer_output || !perf_defer_counts(event))
+		return;
+
+	guard(raw_spinlock)(&session->lock);
+	if (!list_empty(&event->defer_entry))
+		list_move(&event->defer_entry, &session->gone);
 }
 
 /* The next CPU after @cpu that the session records, or did until the CPU was @gone. */
 static int perf_defer_next_cpu(struct perf_defer_session *session, int cpu, bool gone)
 {
+	struct list_head *list = gone ? &session->gone : &session->outputs;
 	struct perf_event *event;
 	unsigned long flags;
 	int next = -1;
 
-	if (likely(list_empty_careful(&session->outputs)))
+	if (likely(list_empty_careful(list)))
 		return -1;
 
 	raw_spin_lock_irqsave(&session->lock, flags);
-	list_for_each_entry(event, &session->outputs, defer_entry) {
+	list_for_each_entry(event, list, defer_entry) {
 		if (event->cpu > cpu && (next < 0 || event->cpu < next) &&
-		    perf_defer_takes(event, gone))
+		    (gone || perf_defer_counts(event)))
 			next = event->cpu;
 	}
 	raw_spin_unlock_irqrestore(&session->lock, flags);
@@ -530,12 +542,14 @@ static void perf_defer_write_cpu(void *data)
 
 	/* Their events stay until perf_defer_exit() has got the lock. */
 	raw_spin_lock(&session->lock);
-	list_for_each_entry(event, &session->outputs, defer_entry) {
-		if (event->cpu == output->cpu &&
-		    perf_defer_takes(event, output->gone)) {
-			perf_defer_write(event, output);
+	list_for_each_entry(event, output->gone ? &session->gone : &session->outputs,
+			    defer_entry) {
+		if (event->cpu != output->cpu ||
+		    (!output->gone && !perf_defer_counts(event)))
+			continue;
+		perf_defer_write(event, output);
+		if (output->written)
 			break;
-		}
 	}
 	raw_spin_unlock(&session->lock);
 }
@@ -578,16 +592,18 @@ static void perf_defer_write_elsewhere(struct perf_defer_output *output)
 	};
 	int cpu, gone;
 
+	/* No CPU, and with it no event, goes meanwhile. */
 	guard(cpus_read_lock)();
 
 	output->ids = &ids;
 	perf_defer_write_task(output);
-	for (gone = 0; gone < 2; gone++) {
-		for (cpu = perf_defer_next_cpu(output->session, -1, gone);
-		     cpu >= 0 && !output->written;
-		     cpu = perf_defer_next_cpu(output->session, cpu, gone)) {
+	for (gone = 0; gone < 2 && !output->written; gone++) {
+		output->gone = gone;
+		for (cpu = -1; !output->written; ) {
+			cpu = perf_defer_next_cpu(output->session, cpu, gone);
+			if (cpu < 0)
+				break;
 			output->cpu = cpu;
-			output->gone = gone;
 			perf_defer_call_cpu(cpu, perf_defer_write_cpu, output);
 		}
 	}
@@ -803,12 +819,16 @@ static void perf_defer_free(struct work_struct *work)
 {
 	struct perf_defer_session *session =
 		container_of(work, struct perf_defer_session, free_work);
+	struct perf_defer_left *left, *next;
 
 	if (session->client == &session->own) {
 		unwind_deferred_cancel(&session->own.work);
 		free_percpu(session->own.count);
 	}
 	perf_defer_forget_drained(session);
+	/* Left to somebody who was killed. */
+	list_for_each_entry_safe(left, next, &session->left, node)
+		perf_defer_left_free(left);
 	put_pid(session->owner);
 	kfree_rcu(session, rcu);
 }
@@ -826,6 +846,7 @@ static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 	mutex_init(&session->drain);
 	INIT_LIST_HEAD(&session->left);
 	INIT_LIST_HEAD(&session->outputs);
+	INIT_LIST_HEAD(&session->gone);
 	INIT_LIST_HEAD(&session->targets);
 	INIT_LIST_HEAD(&session->shared);
 	xa_init(&session->drained);
@@ -976,7 +997,7 @@ static bool perf_defer_may_show(struct perf_event *event,
  * Does no other event of the session take records? Those that were disabled are at
  * the ends of the lists, so the first ones tell.
  */
-static bool perf_defer_last_counts(struct perf_event *event)
+static bool perf_defer_last_takes(struct perf_event *event)
 {
 	struct perf_defer_session *session = event->defer;
 	struct perf_event *other;
@@ -984,28 +1005,43 @@ static bool perf_defer_last_counts(struct perf_event *event)
 	lockdep_assert_held(&session->lock);
 
 	list_for_each_entry(other, &session->outputs, defer_entry) {
-		if (other != event && perf_defer_counts(other))
+		if (other != event && perf_defer_counts(other) &&
+		    perf_defer_has_buffer(other))
 			return false;
 	}
 	list_for_each_entry(other, &session->targets, defer_entry) {
-		if (other != event && perf_defer_counts(other))
+		if (other != event && perf_defer_counts(other) &&
+		    perf_defer_has_buffer(other))
+			return false;
+	}
+	list_for_each_entry(other, &session->gone, defer_entry) {
+		if (other != event && perf_defer_has_buffer(other))
 			return false;
 	}
 	return true;
 }
 
-/* And has none that is being disabled its turn yet, behind this one? */
-static bool perf_defer_is_last(struct perf_event *event)
+/* And has no other one that is being disabled its turn yet? */
+static bool perf_defer_is_last(struct perf_defer_drain *drain)
 {
-	struct perf_defer_session *session = event->defer;
+	struct perf_defer_session *session = drain->event->defer;
 	bool last;
 
 	lockdep_assert_held(&session->drain);
 
 	raw_spin_lock_irq(&session->lock);
-	last = session->draining == 1 && perf_defer_last_counts(event);
+	last = session->turns == drain->turn && perf_defer_last_takes(drain->event);
 	raw_spin_unlock_irq(&session->lock);
 	return last;
+}
+
+/* Nobody needs to leave a stack to this one. */
+static void perf_defer_end_turn(struct perf_defer_drain *drain)
+{
+	lockdep_assert_held(&drain->event->defer->lock);
+
+	drain->event->defer->turns -= drain->turn;
+	drain->turn = false;
 }
 
 static bool perf_defer_same_tid(const struct perf_defer_ids *ids,
@@ -1030,10 +1066,11 @@ static bool perf_defer_waits_for(struct perf_defer_session *session,
  * is full, and another event has its turn yet; -EACCES and -ENOMEM. The @last time
  * a locked one's stack is given up: it is an empty one.
  */
-static int perf_defer_drain_task(struct perf_event *event,
+static int perf_defer_drain_task(struct perf_defer_drain *drain,
 				 struct task_struct *task,
 				 struct unwind_stacktrace *trace, bool last)
 {
+	struct perf_event *event = drain->event;
 	struct perf_defer_session *session = event->defer;
 	struct perf_defer_ids ids;
 	struct perf_defer_output output = {
@@ -1098,7 +1135,7 @@ static int perf_defer_drain_task(struct perf_event *event,
 	output.careful = true;
 	perf_defer_write_remote(&output);
 	if (output.full) {
-		if (!perf_defer_is_last(event) &&
+		if (!perf_defer_is_last(drain) &&
 		    perf_defer_unset_drained(session, output.record.cookie)) {
 			err = -ENOSPC;
 			goto out;
@@ -1135,11 +1172,11 @@ static unsigned int perf_defer_collect(struct perf_defer_client *client,
  * it is @late for those who are running, the last event looks once more, no other.
  * Returns 0; -EBUSY or -EAGAIN if some of them are worth another, see above.
  */
-static int perf_defer_drain_tasks(struct perf_event *event,
+static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 				  struct unwind_stacktrace *trace, bool late,
 				  bool last)
 {
-	struct perf_defer_session *session = event->defer;
+	struct perf_defer_session *session = drain->event->defer;
 	struct perf_defer_client *client = session->client;
 	struct task_struct **tasks __free(kvfree) = NULL;
 	unsigned long waiting, asked;
@@ -1150,7 +1187,7 @@ static int perf_defer_drain_tasks(struct perf_event *event,
 	waiting = perf_defer_waiting(client, &asked);
 	if (!waiting || asked == READ_ONCE(session->settled))
 		return 0;
-	if (asked == READ_ONCE(session->tried) && !perf_defer_is_last(event))
+	if (asked == READ_ONCE(session->tried) && !perf_defer_is_last(drain))
 		return 0;
 
 	/* A few more may have joined; if there are many, they are next. */
@@ -1161,7 +1198,7 @@ static int perf_defer_drain_tasks(struct perf_event *event,
 
 	nr = perf_defer_collect(client, tasks, max);
 	for (i = 0; i < nr; i++) {
-		switch (full ? 0 : perf_defer_drain_task(event, tasks[i], trace,
+		switch (full ? 0 : perf_defer_drain_task(drain, tasks[i], trace,
 							 last)) {
 		case -EBUSY:
 			err = -EBUSY;
@@ -1192,18 +1229,26 @@ static int perf_defer_drain_tasks(struct perf_event *event,
 	return err;
 }
 
-/* Write what was left by tasks that came out while the event was disabled. */
-static void perf_defer_drain_left(struct perf_event *event, bool end)
+/*
+ * Write what was left by tasks that came out while the event was disabled. Who has got
+ * the session's @drain does that, and who is the last one in any case.
+ */
+static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, bool end)
 {
+	struct perf_event *event = drain->event;
 	struct perf_defer_session *session = event->defer;
 	struct perf_defer_left *left, *next;
 	LIST_HEAD(list);
+	bool others;
 
 	scoped_guard(raw_spinlock_irq, &session->lock) {
-		if (end)
+		/* Somebody else's buffer may have room for what this one has not. */
+		others = session->turns > drain->turn;
+		if (end) {
 			session->draining--;
-		/* Who else is disabling an event may have a buffer for them. */
-		if (perf_defer_has_buffer(event) || !session->draining)
+			perf_defer_end_turn(drain);
+		}
+		if ((locked && perf_defer_has_buffer(event)) || !session->draining)
 			list_splice_init(&session->left, &list);
 	}
 
@@ -1217,6 +1262,7 @@ static void perf_defer_drain_left(struct perf_event *event, bool end)
 			.event	= event,
 			.ids	= &left->ids,
 			.trace	= &trace,
+			.careful = others,
 			.record	= { .cookie = left->cookie },
 		};
 
@@ -1224,6 +1270,12 @@ static void perf_defer_drain_left(struct perf_event *event, bool end)
 		    perf_defer_may_show(event, left->task) &&
 		    !perf_defer_is_drained(session, left->cookie))
 			perf_defer_write_remote(&output);
+		if (output.full) {
+			/* Who has a turn has not been here: it waits for @drain. */
+			guard(raw_spinlock_irq)(&session->lock);
+			list_move_tail(&left->node, &session->left);
+			continue;
+		}
 		perf_defer_left_free(left);
 	}
 }
@@ -1242,55 +1294,105 @@ static void perf_defer_make_room(struct perf_defer_session *session,
 	raw_spin_unlock_irq(&session->lock);
 }
 
+/*
+ * Behind those that take records. Never out of its list, and that never empty in between,
+ * see perf_defer_next_cpu().
+ */
+static void perf_defer_move_behind(struct perf_event *event)
+{
+	struct perf_defer_session *session = event->defer;
+	struct list_head *list = event->hw.target ? &session->targets : &session->outputs;
+
+	lockdep_assert_held(&session->lock);
+
+	if (!list_empty(&event->defer_entry) && !list_is_last(&event->defer_entry, list))
+		list_move_tail(&event->defer_entry, list);
+}
+
 /**
  * perf_defer_drain_begin - an event is about to be disabled
- * @event:	the event; stays until perf_defer_drain_end()
+ * @drain:	@drain->event is the event, which stays until perf_defer_drain_end();
+ *		the rest is set
  *
  * Does nothing for an event without attr.defer_output.
  *
  * Context: Task context. Takes a spinlock, for a few steps however many events are
  * disabled one after the other.
  */
-void perf_defer_drain_begin(struct perf_event *event)
+void perf_defer_drain_begin(struct perf_defer_drain *drain)
 {
+	struct perf_event *event = drain->event;
 	struct perf_defer_session *session = event->defer;
-	struct list_head *list = event->hw.target ? &session->targets : &session->outputs;
 
+	drain->turn = false;
 	if (!event->attr.defer_output)
 		return;
 
 	perf_defer_make_room(session, perf_defer_waiting(session->client, NULL));
 
-	raw_spin_lock_irq(&session->lock);
+	guard(raw_spinlock_irq)(&session->lock);
 	session->draining++;
-	/* The last one has a time of its own: from here on nobody takes a record. */
-	if (perf_defer_counts(event) && perf_defer_last_counts(event))
-		session->deadline = jiffies - HZ;
-	/* Never empty in between, see perf_defer_next_cpu(). */
-	if (!list_empty(&event->defer_entry) && !list_is_last(&event->defer_entry, list))
-		list_move_tail(&event->defer_entry, list);
-	raw_spin_unlock_irq(&session->lock);
+	drain->turn = perf_defer_has_buffer(event);
+	session->turns += drain->turn;
+	session->fresh |= perf_defer_counts(event);
+	perf_defer_move_behind(event);
 }
 
 /*
  * Until when to wait for tasks that are running. A profiler disables one event
- * after the other, and they wait once together.
+ * after the other, and they wait once together. The last one has a time of its own:
+ * from there on nobody takes a record.
  */
-static unsigned long perf_defer_deadline(struct perf_defer_session *session)
+static unsigned long perf_defer_deadline(struct perf_defer_drain *drain)
 {
-	unsigned long deadline;
+	struct perf_defer_session *session = drain->event->defer;
+	bool last = perf_defer_is_last(drain);
 
-	raw_spin_lock_irq(&session->lock);
-	if (time_after_eq(jiffies, session->deadline + HZ))
+	guard(raw_spinlock_irq)(&session->lock);
+	if (time_after_eq(jiffies, session->deadline + HZ) || (last && session->fresh))
 		session->deadline = jiffies + msecs_to_jiffies(PERF_DEFER_DRAIN_MS);
-	deadline = session->deadline;
-	raw_spin_unlock_irq(&session->lock);
-	return deadline;
+	if (last)
+		session->fresh = false;
+	return session->deadline;
+}
+
+/* With the session's @drain held. Some wait, or did a moment ago. */
+static void perf_defer_drain_all(struct perf_defer_drain *drain)
+{
+	struct perf_event *event = drain->event;
+	unsigned long deadline, patience, delay = 1;
+	struct unwind_stacktrace trace = {};
+	unsigned int max;
+	bool late;
+	int err;
+
+	max = min_t(u32, event->attr.sample_max_stack, UNWIND_USER_MAX_ENTRIES);
+	trace.entries = kvmalloc_array(max, sizeof(*trace.entries),
+				       GFP_KERNEL | __GFP_NOWARN);
+	if (!trace.entries)
+		return;
+
+	deadline = perf_defer_deadline(drain);
+	patience = jiffies + msecs_to_jiffies(PERF_DEFER_LOCK_MS);
+	for (;;) {
+		late = time_after(jiffies, deadline);
+		err = perf_defer_drain_tasks(drain, &trace, late,
+					     time_after(jiffies, patience));
+		if (!err || (err == -EAGAIN && late))
+			break;
+
+		perf_defer_drain_left(drain, true, false);
+		schedule_timeout_killable(delay);
+		if (fatal_signal_pending(current))
+			break;
+		delay = min(2 * delay, msecs_to_jiffies(PERF_DEFER_DRAIN_MS));
+	}
+	kvfree(trace.entries);
 }
 
 /**
  * perf_defer_drain_end - an event has been disabled
- * @event:	the event, which perf_defer_drain_begin() was called for
+ * @drain:	what perf_defer_drain_begin() was called with
  *
  * Writes into the event's buffer the stacks that its session still waits for. That
  * takes a look at two counters of every CPU where there is none, and else the time
@@ -1303,14 +1405,12 @@ static unsigned long perf_defer_deadline(struct perf_defer_session *session)
  * Context: Task context, may sleep. No lock of the event or its context is held.
  * Takes the session's @drain.
  */
-void perf_defer_drain_end(struct perf_event *event)
+void perf_defer_drain_end(struct perf_defer_drain *drain)
 {
+	struct perf_event *event = drain->event;
 	struct perf_defer_session *session = event->defer;
-	struct unwind_stacktrace trace = {};
-	unsigned long waiting, deadline, patience, delay = 1;
-	unsigned int max;
-	bool locked, late;
-	int err;
+	unsigned long waiting;
+	bool locked;
 
 	if (!event->attr.defer_output)
 		return;
@@ -1321,35 +1421,22 @@ void perf_defer_drain_end(struct perf_event *event)
 	/* One at a time: what the one finds no room for is left to the other. */
 	locked = !mutex_lock_killable(&session->drain);
 
-	waiting = perf_defer_waiting(session->client, NULL);
-	perf_defer_make_room(session, waiting);
-
-	max = min_t(u32, event->attr.sample_max_stack, UNWIND_USER_MAX_ENTRIES);
-	if (!waiting)
-		/* Of the tasks that were walked from outside none waits. */
-		perf_defer_forget_drained(session);
-	else if (perf_defer_has_buffer(event))
-		trace.entries = kvmalloc_array(max, sizeof(*trace.entries),
-					       GFP_KERNEL | __GFP_NOWARN);
-
-	deadline = perf_defer_deadline(session);
-	patience = jiffies + msecs_to_jiffies(PERF_DEFER_LOCK_MS);
-	while (locked && trace.entries) {
-		late = time_after(jiffies, deadline);
-		err = perf_defer_drain_tasks(event, &trace, late,
-					     time_after(jiffies, patience));
-		if (!err || (err == -EAGAIN && late))
-			break;
-
-		perf_defer_drain_left(event, false);
-		schedule_timeout_killable(delay);
-		if (fatal_signal_pending(current))
-			break;
-		delay = min(2 * delay, msecs_to_jiffies(PERF_DEFER_DRAIN_MS));
+	scoped_guard(raw_spinlock_irq, &session->lock) {
+		/* If the CPU has gone before it was disabled. */
+		perf_defer_move_behind(event);
+		if (!locked)
+			perf_defer_end_turn(drain);
 	}
 
-	kvfree(trace.entries);
-	perf_defer_drain_left(event, true);
+	waiting = perf_defer_waiting(session->client, NULL);
+	perf_defer_make_room(session, waiting);
+	if (locked && !waiting)
+		/* Of the tasks that were walked from outside none waits. */
+		perf_defer_forget_drained(session);
+	else if (locked && perf_defer_has_buffer(event))
+		perf_defer_drain_all(drain);
+
+	perf_defer_drain_left(drain, locked, true);
 	if (locked)
 		mutex_unlock(&session->drain);
 }
