@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/userfaultfd.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -130,18 +129,14 @@ struct parked {
 
 static void park(void *arg)
 {
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
 	size_t size = sysconf(_SC_PAGESIZE);
 	struct parked *p = arg;
 	int fd;
 
 	p->page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	fd = syscall(__NR_userfaultfd, O_CLOEXEC);
-	reg.range.start = (unsigned long)p->page;
-	reg.range.len = size;
-	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &reg)) {
-		p->ready = -errno;
+	fd = ut_userfault(p->page);
+	if (fd < 0) {
+		p->ready = fd;
 		return;
 	}
 	p->ready = 1;

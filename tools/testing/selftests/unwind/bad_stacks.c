@@ -7,7 +7,6 @@
 #include <asm/ldt.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -678,19 +677,13 @@ struct victim {
 
 static void never_serve(struct victim *v)
 {
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-
 	if (v->fuse) {
 		v->ready = 1;
 		return;
 	}
-	v->uffd = syscall(__NR_userfaultfd, O_CLOEXEC);
-	reg.range.start = v->fp;
-	reg.range.len = PAGE;
-	if (v->uffd < 0 || ioctl(v->uffd, UFFDIO_API, &api) ||
-	    ioctl(v->uffd, UFFDIO_REGISTER, &reg)) {
-		v->ready = -errno;
+	v->uffd = ut_userfault((void *)v->fp);
+	if (v->uffd < 0) {
+		v->ready = v->uffd;
 		_exit(1);
 	}
 	v->ready = 1;

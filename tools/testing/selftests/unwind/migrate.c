@@ -263,13 +263,8 @@ FIXTURE(hotplug) {
 
 FIXTURE_SETUP(hotplug)
 {
-	int cpu;
-
 	memset(&self->s, 0, sizeof(self->s));
-	/* What an earlier test that failed has left. */
-	for (cpu = 1; cpu < UT_MAX_CPUS; cpu++)
-		ut_set_online(cpu, true);
-	self->nr_cpus = ut_online_cpus(self->cpus, UT_MAX_CPUS);
+	self->nr_cpus = ut_all_online(self->cpus, UT_MAX_CPUS);
 	if (self->nr_cpus < 2)
 		SKIP(return, "needs two CPUs");
 	self->cpu = self->cpus[self->nr_cpus - 1];
@@ -410,13 +405,8 @@ FIXTURE_VARIANT_ADD(hotplug_alone, all_tasks_and_back) {
 
 FIXTURE_SETUP(hotplug_alone)
 {
-	int cpu;
-
 	memset(&self->s, 0, sizeof(self->s));
-	/* What an earlier test that failed has left. */
-	for (cpu = 1; cpu < UT_MAX_CPUS; cpu++)
-		ut_set_online(cpu, true);
-	self->nr_cpus = ut_online_cpus(self->cpus, UT_MAX_CPUS);
+	self->nr_cpus = ut_all_online(self->cpus, UT_MAX_CPUS);
 	if (self->nr_cpus < 2)
 		SKIP(return, "needs two CPUs");
 	self->cpu = self->cpus[self->nr_cpus - 1];

@@ -892,18 +892,13 @@ static bool is_swapped(void *addr)
 
 static int take_away(struct absent *a)
 {
-	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	struct uffdio_api api = { .api = UFFD_API };
 	size_t size = sysconf(_SC_PAGESIZE);
 	int fd, i;
 
-	reg.range.start = (unsigned long)a->page;
-	reg.range.len = size;
 	switch (a->how) {
 	case USERFAULTFD:
-		fd = syscall(__NR_userfaultfd, O_CLOEXEC);
-		return fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &reg) ?
-		       errno : 0;
+		fd = ut_userfault(a->page);
+		return fd < 0 ? -fd : 0;
 	case SWAPPED:
 		a->page[0] = 0;
 		a->page[1] = 0x400200;
@@ -1792,8 +1787,6 @@ static unsigned int possible_cpus(void)
 
 TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 {
-	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	struct uffdio_api api = { .api = UFFD_API };
 	long page = sysconf(_SC_PAGESIZE);
 	struct uffdio_zeropage zero = {};
 	struct ut_opts opts = { .pages = 512 };
@@ -1807,12 +1800,8 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 	st.fp = (unsigned long)mmap(NULL, page, PROT_READ | PROT_WRITE,
 				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE((unsigned long)MAP_FAILED, st.fp);
-	pfd.fd = syscall(__NR_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-	ASSERT_LE(0, pfd.fd) TH_LOG("userfaultfd: %s", strerror(errno));
-	reg.range.start = st.fp;
-	reg.range.len = page;
-	ASSERT_EQ(0, ioctl(pfd.fd, UFFDIO_API, &api));
-	ASSERT_EQ(0, ioctl(pfd.fd, UFFDIO_REGISTER, &reg));
+	pfd.fd = ut_userfault((void *)st.fp);
+	ASSERT_LE(0, pfd.fd) TH_LOG("userfaultfd: %s", strerror(-pfd.fd));
 	ASSERT_EQ(0, pthread_create(&id[0], NULL, stuck_disabler, &st));
 	ASSERT_EQ(0, pthread_create(&id[1], NULL, calls_meanwhile, &st));
 	while (!UT_READ(st.tid) || !UT_READ(st.caller))
@@ -1836,7 +1825,8 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 	__atomic_store_n(&st.go, 2, __ATOMIC_RELEASE);
 	while (!UT_READ(st.done))
 		usleep(1000);
-	zero.range = reg.range;
+	zero.range.start = st.fp;
+	zero.range.len = page;
 	ASSERT_EQ(0, ioctl(pfd.fd, UFFDIO_ZEROPAGE, &zero));
 	pthread_join(id[0], NULL);
 	__atomic_store_n(&st.go, 3, __ATOMIC_RELEASE);
@@ -2025,19 +2015,14 @@ TEST_F(at_the_end, between_the_images)
 /* Before it there is the old one: here the arguments cannot be read. */
 static void ladder_execve_stuck(void *arg)
 {
-	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	struct uffdio_api api = { .api = UFFD_API };
 	long page = sysconf(_SC_PAGESIZE);
 	struct leaving *l = arg;
 	int fd;
 
 	l->argv = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	reg.range.start = (unsigned long)l->argv;
-	reg.range.len = page;
-	fd = syscall(__NR_userfaultfd, O_CLOEXEC);
-	if (l->argv == MAP_FAILED || fd < 0 || ioctl(fd, UFFDIO_API, &api) ||
-	    ioctl(fd, UFFDIO_REGISTER, &reg)) {
-		l->err = errno;
+	fd = ut_userfault((void *)l->argv);
+	if (fd < 0) {
+		l->err = -fd;
 		_exit(99);
 	}
 	ladder_execve(arg);

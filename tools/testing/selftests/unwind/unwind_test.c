@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <linux/hw_breakpoint.h>
+#include <linux/userfaultfd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,6 +91,28 @@ int ut_set_online(int cpu, bool on)
 
 	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
 	return ut_write_sysctl(path, on);
+}
+
+unsigned int ut_all_online(int *cpus, unsigned int max)
+{
+	int cpu;
+
+	for (cpu = 1; cpu < UT_MAX_CPUS; cpu++)
+		ut_set_online(cpu, true);
+	return ut_online_cpus(cpus, max);
+}
+
+int ut_userfault(void *page)
+{
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_api api = { .api = UFFD_API };
+	int fd = syscall(__NR_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+
+	reg.range.start = (unsigned long)page;
+	reg.range.len = sysconf(_SC_PAGESIZE);
+	if (fd >= 0 && !ioctl(fd, UFFDIO_API, &api) && !ioctl(fd, UFFDIO_REGISTER, &reg))
+		return fd;
+	return -errno;
 }
 
 static const char *tracefs(void)

@@ -133,6 +133,9 @@ unsigned int ut_online_cpus(int *cpus, unsigned int max);
 /* Take a CPU away, or give it back. 0, or it is not one that can be taken. */
 int ut_set_online(int cpu, bool on);
 
+/* The online CPUs when those are back that an earlier test, which failed, has left away. */
+unsigned int ut_all_online(int *cpus, unsigned int max);
+
 /* Mount tracefs where needed and give an event's number; negative when it has none. */
 int ut_tracepoint_id(const char *sys, const char *name);
 
@@ -221,6 +224,12 @@ void ut_switch_stack(ut_fn fn, void *arg, void *sp);
 int ut_ladder(unsigned int depth, ut_fn fn, void *arg);
 /* Does this stack hold the @depth known functions, in order, and how many frames above? */
 bool ut_is_ladder(const struct ut_stack *st, unsigned int depth, unsigned int above);
+
+/*
+ * Have a page of the caller's that is not there never served, unless the test does it:
+ * the userfaultfd, not to block, or a negative error.
+ */
+int ut_userfault(void *page);
 
 /* Memory that a child shares with its parent. */
 void *ut_shared(size_t size);
