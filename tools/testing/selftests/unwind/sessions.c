@@ -440,7 +440,8 @@ TEST_F_TIMEOUT(sessions, shares_late, 120)
 
 /* What it takes to begin and to end does not depend on how many threads there are. */
 #define IDLE_THREADS	3000
-#define OPENED		300
+#define FEW_THREADS	1000	/* where each takes 10 ms */
+#define OPENED		100
 
 static void *idle(void *arg)
 {
@@ -485,24 +486,24 @@ static __u64 ns_to_open_and_close(void)
 
 TEST_F_TIMEOUT(sessions, beside_many_threads, 120)
 {
-	unsigned int started = 0;
+	unsigned int nr = ut_kernel_checks_itself() ? FEW_THREADS : IDLE_THREADS;
+	unsigned int i, started = 0;
 	pthread_attr_t attr;
 	__u64 few, many;
 	pthread_t id;
-	int i;
 
 	few = ns_to_open_and_close();
 	ASSERT_NE(0, few);
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, PTHREAD_STACK_MIN);
-	for (i = 0; i < IDLE_THREADS; i++)
-		ASSERT_EQ(0, pthread_create(&id, &attr, idle, &started)) TH_LOG("thread %d", i);
-	while (UT_READ(started) < IDLE_THREADS)
+	for (i = 0; i < nr; i++)
+		ASSERT_EQ(0, pthread_create(&id, &attr, idle, &started)) TH_LOG("thread %u", i);
+	while (UT_READ(started) < nr)
 		usleep(10000);
 	/* And they are asleep. */
 	sleep(1);
 	many = ns_to_open_and_close();
-	TH_LOG("%llu us; with %u more threads %llu us", few / 1000, IDLE_THREADS, many / 1000);
+	TH_LOG("%llu us; with %u more threads %llu us", few / 1000, nr, many / 1000);
 	ASSERT_NE(0, many);
 	EXPECT_GT(5 * few, many);
 }
@@ -871,7 +872,7 @@ TEST_F_TIMEOUT(teardown, with_work_pending, 280)
 	struct ut_session s;
 	int i;
 
-	for (i = 0; i < 300; i++) {
+	for (i = 0; i < 3 * 5 * 8; i++) {
 		struct ut_opts opts = { .pid = self->c.pid, .pages = 8 };
 
 		opts.per_cpu = i % 3 == 1;
@@ -932,7 +933,9 @@ TEST_F_TIMEOUT(teardown, task_dies, 200)
 {
 	int i;
 
-	for (i = 0; i < 100; i++) {
+	/* The other one is not needed here. */
+	ASSERT_EQ(0, kill(self->c.pid, SIGSTOP));
+	for (i = 0; i < 2 * 3 * 7; i++) {
 		struct ut_opts opts = { .pages = 8, .per_cpu = i % 2, .inherit = i % 2 };
 		struct ut_session s;
 		struct ut_child c;
@@ -969,7 +972,8 @@ TEST_F_TIMEOUT(teardown, own_close, 120)
 	};
 	unsigned int i, round;
 
-	for (round = 0; round < 50; round++) {
+	ASSERT_EQ(0, kill(self->c.pid, SIGSTOP));
+	for (round = 0; round < 4 * 2 * 3; round++) {
 		struct ut_opts opts = { .pid = 0, .pages = 8, .per_cpu = round % 2 };
 		struct ut_session s;
 

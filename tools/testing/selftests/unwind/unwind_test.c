@@ -1354,3 +1354,10 @@ int ut_kallsyms(const char *prefix, __u64 *start, __u64 *end)
 	fclose(f);
 	return *start ? 0 : -1;
 }
+
+bool ut_kernel_checks_itself(void)
+{
+	__u64 start, end;
+
+	return !ut_kallsyms("kasan_report", &start, &end) || !ut_kallsyms("kcsan_", &start, &end);
+}

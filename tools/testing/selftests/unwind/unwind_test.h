@@ -287,6 +287,9 @@ int ut_write_sysctl(const char *path, long val);
 /* Where the longest of the kernel's functions whose names begin so starts and ends. */
 int ut_kallsyms(const char *prefix, __u64 *start, __u64 *end);
 
+/* Is it a kernel with KASAN or KCSAN, where all takes several times as long? */
+bool ut_kernel_checks_itself(void);
+
 /* Leave the program (as a skip of all of it) unless root runs it. */
 void ut_need_root(void);
 
