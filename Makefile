@@ -36,7 +36,8 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 	--env PATH=$(build)/perf:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 	--env PERF_EXEC_PATH=$(build)/linux-6.12/tools/perf $(ARGS)
 
-.PHONY: vm-run help demo check check-configs check-steps check-debug check-kcsan check-mutants \
+.PHONY: vm-run help demo check check-configs check-steps check-debug check-kcsan \
+	check-base check-mutants \
 	tree tree-add \
 	kernel kernel-base kernel-debug kernel-kcsan perf vm series refresh \
 	packages packages-tree packages-demo packages-check bench-kernel bench-perf fuzz clean
@@ -58,6 +59,8 @@ help:
 	@echo '  make kernel-kcsan      the same, watching for data races: build/kernel-kcsan/'
 	@echo '  make check-debug       of make check, what runs on kernel-debug'
 	@echo '  make check-kcsan       the kernel'"'"'s tests and the stress on kernel-kcsan'
+	@echo '  make check-base        on the base'"'"'s own kernel: perf record, code and instructions'
+	@echo '                         of a system call'
 	@echo '  make check-mutants     takes one behaviour after the other out of the kernel: the'
 	@echo '                         kselftests must fail; scripts/mutants --list'
 	@echo '  make check-configs     W=1 and sparse in the configurations of configs.ini'
@@ -191,6 +194,9 @@ check-debug: packages-check
 
 check-kcsan: packages-check
 	@LAYER=kcsan scripts/check --build $(build) $(ARGS)
+
+check-base: packages-check
+	@LAYER=base scripts/check --build $(build) $(ARGS)
 
 check-mutants: packages-check tree
 	@scripts/mutants --build $(build) --edit

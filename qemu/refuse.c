@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * To be preloaded: perf_event_open(2) of a kernel that does not know what the series
+ * adds to the attributes. Such a kernel refuses each bit behind the ones it knows
+ * (perf_copy_attr()), of which sigtrap, bit 37 of the word, is the last in 6.12.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#define KNOWN	((1ULL << 38) - 1)
+
+/* perf has no other way to it: the C library has no function for the system call */
+long syscall(long nr, ...)
+{
+	static long (*next)(long nr, ...);
+	long arg[6];
+	va_list ap;
+	int i;
+
+	va_start(ap, nr);
+	for (i = 0; i < 6; i++)
+		arg[i] = va_arg(ap, long);
+	va_end(ap);
+
+	if (nr == SYS_perf_event_open) {
+		uint64_t word;
+
+		/* what is before the word of bits has had its size from the first day */
+		memcpy(&word, (char *)arg[0] + offsetof(struct perf_event_attr, read_format) +
+		       sizeof(uint64_t), sizeof(word));
+		if (word & ~KNOWN) {
+			errno = EINVAL;
+			return -1;
+		}
+	}
+	if (!next)
+		next = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+	return next(nr, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
+}
