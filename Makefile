@@ -18,7 +18,7 @@ export BUILD := $(build)
 export RUN_CMD := $(value CMD)
 unexport CMD
 export KERNEL_SRC JOBS ACCEL LAYER PEER_PERF
-export STRESS_SECONDS FUZZ_SECONDS FUZZ_EVENTS_SECONDS
+export STRESS_SECONDS FUZZ_SECONDS FUZZ_EVENTS_SECONDS CHECK_MINUTES
 
 SMP ?= 2
 MEM ?= 2G
@@ -96,6 +96,8 @@ help:
 	@echo '  PEER_PERF=PERF         bench-perf: another perf, for a column of its own'
 	@echo '  FUZZ_SECONDS=N         fuzz: how long (600)'
 	@echo "  LAYER='a b'            check: these layers only; scripts/check --list"
+	@echo '  CHECK_MINUTES=75       check: with these over, what is left of stress and debug'
+	@echo '                         is skipped; with LAYER= there is no limit'
 	@echo '  STRESS_SECONDS=300     check, check-kcsan: how long the stress runs'
 	@echo '  FUZZ_EVENTS_SECONDS=60 check, check-kcsan: and the fuzzer of perf_event_open()'
 	@echo '  JOBS=N                 compilers at once (all CPUs)'

@@ -15,6 +15,7 @@ import tarfile
 import termios
 import time
 import xml.etree.ElementTree
+from importlib.machinery import SourceFileLoader
 
 from common import TOP, TREE_NAME, Failure, Git, read_series
 
@@ -628,6 +629,8 @@ def run_scripts(layer):
                packages, layer)
     layer.test("flame graphs: well-formed, self-contained, true to the samples",
                flame_graphs, layer)
+    layer.test("what there is no time for is skipped, and nothing else",
+               time_limit, layer.log("time-limit"))
     layer.test("every script parses; shellcheck has nothing to say", lint)
     layer.test("nothing but the series in the series' directories",
                only_series)
@@ -959,6 +962,59 @@ def lint():
                             stderr=subprocess.STDOUT, text=True)
     if result.returncode or not shells:
         raise Failure(result.stdout or "no shell script")
+
+
+def time_limit(work):
+    """What scripts/check makes of guests for which there is too little time."""
+    module = SourceFileLoader("check", os.path.join(TOP, "scripts", "check")) \
+        .load_module()
+    module.say = lambda text: None
+
+    def results(left, ended, timeout=1000):
+        """Of a guest that may take @timeout, with so many seconds @left."""
+        check = module.Check(work)
+        layer = module.Layer(f"limit-{left}", "", module.run_guests,
+                             lambda _: None)
+        check.limit(1)
+        check.end = time.monotonic() + left
+        layer.boot = lambda *_, timeout, **kwargs: (*ended, str(timeout))[:3]
+        try:
+            layer.begin(check)
+            layer.guests = module.Guests(layer, "kernel-debug")
+            layer.guests.add("guest", "true", timeout=timeout)
+            layer.show()
+            layer.finish()
+        finally:
+            check.lanes.shutdown()
+        return [(name, status) for name, status, _ in layer.results]
+
+    image = os.path.join(work, "kernel-debug/arch/x86/boot/bzImage")
+    os.makedirs(os.path.dirname(image))
+    with open(image, "w") as f:
+        f.write("a kernel\n")
+    half = "1..3\nok 1 a\nnot ok 2 b\n"
+    over = "vm: time limit of 1 s is over\n"
+    no_report = "guest: no report of kernel-debug"
+    for left, ended, wanted in (
+            (2000, (0, "1..1\nok 1 a\n", ""),
+             [("a", "ok"), (no_report, "ok")]),
+            (100, (0, "1..1\nok 1 a\n", ""), [("guest", "skip")]),
+            (500, (124, half, over),
+             [("a", "ok"), ("b", "not ok"), ("guest: the rest", "skip")]),
+            # the time was not short, or it is not all that is wrong
+            (2000, (124, half, over),
+             [("a", "ok"), ("b", "not ok"), (no_report, "not ok")]),
+            (500, (124, "", "vm: the guest's kernel reports (bug), x\n" + over),
+             [(no_report, "not ok")]),
+            (500, (125, half, ""), [("a", "ok"), ("b", "not ok"),
+                                    ("guest: 3 tests planned, 2 seen",
+                                     "not ok")])):
+        found = results(left, ended)
+        if found[:len(wanted)] != wanted:
+            raise Failure(f"{left} s left, {ended}: {found}, not {wanted}")
+    os.unlink(image)
+    if results(0, (0, "", "")) != [("guest", "skip")]:
+        raise Failure("no kernel, for want of time, is more than skipped")
 
 
 def only_series():
