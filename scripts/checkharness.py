@@ -1449,6 +1449,23 @@ def run_guest(layer):
 
     layer.test("KVM by name: proven, or a failure", kvm_asked)
 
+    def kept_waiting():
+        """It does not measure its clock where QEMU is not let run."""
+        env = fake_qemu(
+            "waiting", "(for i in $(seq 50); do kill -STOP $$; sleep 0.06; "
+            "kill -CONT $$; sleep 0.02; done) &")
+        expect(run("waiting", "--accel", "tcg", "sleep 4; echo up", env=env),
+               0, "up\n")
+        with open(layer.log("waiting.console")) as f:
+            said = [line for line in f if "tsc" in line]
+        with open(os.path.join(check.build, "vm", "tsc")) as f:
+            khz = f.read().split()[1]
+        assert any(f" tsc_early_khz={khz}" in line for line in said), said
+        # said only if that is within 1% of what the kernel began with
+        assert any("Refined TSC clocksource" in line for line in said), said
+
+    layer.test("a guest that is kept waiting knows its clock", kept_waiting)
+
     def icount():
         result = run("icount", "--icount", "grep -c ^processor /proc/cpuinfo")
         expect(result, 0, "1\n")
