@@ -61,6 +61,7 @@ int unwind_deferred_remote(struct unwind_work *work, struct task_struct *task,
 void unwind_deferred_task_init(struct task_struct *task);
 void unwind_deferred_exec(void);
 void unwind_deferred_exec_mmap(void);
+bool unwind_deferred_between_images(void);
 void __unwind_deferred_flush(const struct unwind_user_regs *before);
 void unwind_deferred_before(struct unwind_user_regs *before, unsigned long ip);
 

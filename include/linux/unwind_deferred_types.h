@@ -12,8 +12,6 @@
  * @regs:	the user registers at the first request
  * @work:	queued on the task's task_work list while somebody waits
  * @want:	the most entries that any of the requests wants
- * @walked:	the most entries that a walk of this stack was to find, the least of
- *		these
  * @cpu:	where what it found may still be
  * @exec:	how far an execve() has come, see kernel/unwind/deferred.c
  *
@@ -27,7 +25,6 @@ struct unwind_task_info {
 	struct unwind_user_regs	regs;
 	struct callback_head	work;
 	u32			want;
-	u32			walked;
 	u32			cpu;
 	u8			exec;
 };

@@ -719,6 +719,7 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	u32 max_stack = event->attr.sample_max_stack;
 	struct perf_callchain_entry *entry;
 	unsigned int contexts;
+	bool none = false;
 	u64 *chain;
 	int ret;
 
@@ -742,21 +743,23 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	ret = unwind_deferred_request_max(&client->work, max_stack, &cookie);
 	if (ret < 0)
 		return NULL;
-	/*
-	 * Another session that shares the client may have had this stack before
-	 * there was this one, which then never got the record.
-	 */
-	if (ret && unlikely(client == &shared_client) &&
-	    !unwind_deferred_waits(&client->work, current))
-		return NULL;
-	if (!ret)
+	if (!ret) {
 		this_cpu_inc(client->count->asked);
-	else if (unlikely(!xa_empty(&event->defer->drained)))
+	} else if (unlikely(!unwind_deferred_waits(&client->work, current))) {
+		/*
+		 * The record has been written, and a reader may have passed it: it is
+		 * not named any more. What has just been walked can be read at once.
+		 */
+		if (!unwind_deferred_between_images())
+			return NULL;
+		none = true;
+	} else if (unlikely(!xa_empty(&event->defer->drained))) {
 		perf_defer_name_drained(event->defer, cookie);
+	}
 
 	if (!kernel) {
 		chain = this_cpu_ptr(defer_chains)[interrupt_context_level()];
-		chain[0] = 2;
+		chain[0] = none ? 0 : 2;
 		chain[1] = PERF_CONTEXT_USER_DEFERRED;
 		chain[2] = cookie;
 		return (struct perf_callchain_entry *)chain;
@@ -765,6 +768,8 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	entry = get_perf_callchain(regs, true, false, max_stack, false, true);
 	if (!entry)
 		return NULL;
+	if (unlikely(none))
+		return entry;
 
 	entry->ip[entry->nr++] = PERF_CONTEXT_USER_DEFERRED;
 	entry->ip[entry->nr++] = cookie;

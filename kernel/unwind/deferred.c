@@ -539,8 +539,6 @@ unwind_deferred_run(struct unwind_task_info *info,
 	 */
 	max = xchg(&info->want, 0);
 	again = walked_before(state);
-	if (likely(!again) || max < info->walked)
-		WRITE_ONCE(info->walked, max);
 	state = __unwind_take(info, late, &regs, &cookie);
 	max = max(max, READ_ONCE(info->want));
 	max = min(max, READ_ONCE(clients_max));
@@ -656,6 +654,20 @@ void unwind_deferred_exec_mmap(void)
 }
 
 /**
+ * unwind_deferred_between_images - is the current task between two images?
+ *
+ * The old one is gone, and the new one has not run: what a client of this kernel
+ * entry was or will be given is an empty stack, and there is none to be read on the
+ * spot.
+ *
+ * Context: Any, behind a request in the same kernel entry that was not refused.
+ */
+bool unwind_deferred_between_images(void)
+{
+	return READ_ONCE(current->unwind_info.exec) == EXEC_NO_STACK;
+}
+
+/**
  * unwind_deferred_task_init - a new task has not asked for anything
  * @task:	the task that is being made, a copy of its parent so far
  */
@@ -697,10 +709,8 @@ static void want_entries(struct unwind_task_info *info, u32 max)
  *   kernel, no mm), or is exiting; @work is not registered; or the context is
  *   NMI and the architecture has no cmpxchg that is safe there
  * * -EAGAIN - the user registers have changed since a request that still waits;
- *   or the task is in the middle of an execve(); or the client has been given
- *   this stack before, with fewer than @max entries; or the CPU is a nohz_full
- *   one, the context task with interrupts off, maybe in the last steps to user
- *   space
+ *   or the task is in the middle of an execve(); or the CPU is a nohz_full one,
+ *   the context task with interrupts off, maybe in the last steps to user space
  */
 int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 				u64 *cookie)
@@ -738,12 +748,10 @@ int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 	ret = __unwind_request(info, bit, &regs, nmi, cookie);
 	/*
 	 * The client has had this stack. No walk comes for this request, so what
-	 * it wants must not be left for that of another stack. Of none between the
-	 * images there is not more.
+	 * it wants must not be left for that of another stack.
 	 */
 	if (ret == 1 && !(READ_ONCE(info->state) & UNWIND_WAITS(bit)))
-		return max > READ_ONCE(info->walked) &&
-		       READ_ONCE(info->exec) == EXEC_NONE ? -EAGAIN : 1;
+		return 1;
 	if (ret >= 0)
 		want_entries(info, max);
 	if (ret != UNWIND_QUEUE)

@@ -34,10 +34,10 @@
  * Pipes and live modes: nothing can be read ahead, so the ordered events queue
  * has to be patient. A record that is read goes into the queue like all events
  * and into a hash table; it leaves both when the queue delivers it, which is
- * after all samples that waited for it, because they are older. A task that is
- * sampled again between the walk of its stack and the end of the kernel entry
- * has the same cookie in samples that are younger than the record, by as long as
- * it may be stopped there. So the last record of each task is kept until its
+ * after all samples that waited for it, because they are older. Where a kernel
+ * names the stack of a task that is sampled again between the walk and the end of
+ * the kernel entry, such samples are younger than the record, by as long as the
+ * task may be stopped there. So the last record of each task is kept until its
  * next one is delivered or the task exits: one record a task, no more. A sample
  * whose turn it is but whose record was not read yet stops the flush
  * (callchain_defer__must_wait()): the sample and everything behind it stay until

@@ -221,8 +221,8 @@ TEST_F(exit, fatal_fault)
 	}
 	EXPECT_TRUE(ut_stack_is(&self->s, hit, &self->sh->st[0]));
 	r = ut_sample(&self->s, 1, self->c.pid, 0);
-	EXPECT_TRUE(ut_stack_is(&self->s, r, &self->sh->st[0]));
-	EXPECT_EQ(hit->cookie, r->cookie);
+	/* Delivery begins with what is left to be done, the walk for one. */
+	EXPECT_TRUE(ut_stack_is_late(&self->s, r, &self->sh->st[0]));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 

@@ -467,8 +467,10 @@ int ut_drain(struct ut_session *s)
 	unsigned int i;
 	int err = 0;
 
-	for (i = 0; i < s->nr_rings; i++)
-		err |= drain_ring(s, i);
+	for (i = 0; i < s->nr_rings; i++) {
+		if (s->ring[i].base)
+			err |= drain_ring(s, i);
+	}
 	return err;
 }
 
@@ -666,6 +668,15 @@ bool ut_stack_is(struct ut_session *s, struct ut_rec *sample, const struct ut_st
 	return ut_same_stack(&got, want);
 }
 
+bool ut_stack_is_late(struct ut_session *s, struct ut_rec *sample, const struct ut_stack *want)
+{
+	struct ut_stack got;
+
+	if (!sample || ut_user_stack(s, sample, &got) != UT_IMMEDIATE)
+		return ut_stack_is(s, sample, want);
+	return ut_same_stack(&got, want);
+}
+
 static int check_sample(struct ut_rec *r)
 {
 	__u64 i;
@@ -740,6 +751,13 @@ static int check_group(struct ut_rec **g, size_t nr, unsigned int allow)
 	if (!rec && !(allow & UT_ALLOW_UNRESOLVED)) {
 		ut_diag("tid %u: no record for cookie %llx", g[0]->tid, g[0]->cookie);
 		bad++;
+	}
+	for (i = 0; rec && i < nr; i++) {
+		if (g[i]->time > rec->time) {
+			ut_diag("tid %u: a sample names cookie %llx behind its record", rec->tid,
+				rec->cookie);
+			bad++;
+		}
 	}
 	if (!samples && !(allow & (UT_ALLOW_FOREIGN | UT_ALLOW_LOST))) {
 		ut_diag("tid %u: nobody waits for cookie %llx", g[0]->tid, g[0]->cookie);

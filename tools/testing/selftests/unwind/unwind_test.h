@@ -174,6 +174,8 @@ unsigned int ut_count_samples(struct ut_session *s, int event, __u32 tid);
 
 /* Is this sample's user stack, had by deferral, exactly the expected one? */
 bool ut_stack_is(struct ut_session *s, struct ut_rec *sample, const struct ut_stack *want);
+/* Deferred, or, where the record has been written before it, in the sample itself? */
+bool ut_stack_is_late(struct ut_session *s, struct ut_rec *sample, const struct ut_stack *want);
 /* The same for addresses alone. */
 bool ut_same_stack(const struct ut_stack *got, const struct ut_stack *want);
 /* The start of the stack is the expected one, what comes below may be shorter. */
