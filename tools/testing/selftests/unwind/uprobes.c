@@ -293,6 +293,31 @@ TEST_F(uprobes, interrupted_in_the_handler)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/* The same of a return probe, whose trampoline calls the kernel. */
+TEST_F(uprobes, interrupted_in_the_handler_of_a_return)
+{
+	struct ut_stack want, got;
+	int again = 0, func, ret;
+
+	func = ut_add_function(&self->s, "perf_tp_event");
+	ret = add_probe(&self->s, middle, true);
+	ASSERT_LE(0, func);
+	ASSERT_LE(0, ret);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(4, outer, &again));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(1, ut_count_samples(&self->s, ret, 0));
+	ASSERT_EQ(1, ut_count_samples(&self->s, func, 0));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, ret, 0, 0), &want));
+	/* middle() has returned to where it was called from. */
+	ASSERT_EQ(entered.nr - 1, want.nr);
+	EXPECT_EQ(0, memcmp(&want.ip[1], &entered.ip[2], (want.nr - 1) * sizeof(want.ip[0])));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, func, 0, 0), &got));
+	EXPECT_TRUE(ut_same_stack(&got, &want));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 /* K13 */
 TEST_F(uprobes, first_instruction)
 {
