@@ -526,6 +526,7 @@ static int perf_defer_next_cpu(struct perf_defer_session *session, int cpu, bool
 	raw_spin_lock_irqsave(&session->lock, flags);
 	list_for_each_entry(event, list, defer_entry) {
 		if (event->cpu > cpu && (next < 0 || event->cpu < next) &&
+		    perf_defer_has_buffer(event) &&
 		    (gone || perf_defer_counts(event)))
 			next = event->cpu;
 	}
@@ -571,8 +572,10 @@ static void perf_defer_write_task(struct perf_defer_output *output)
 		return;
 
 	list_for_each_entry_rcu(event, &ctx->event_list, event_entry) {
+		/* Buffers are limited, and a CPU is not asked for less. */
 		if (event->cpu < 0 || !event->attr.defer_output ||
-		    event->defer != output->session || !perf_defer_counts(event))
+		    event->defer != output->session ||
+		    !perf_defer_has_buffer(event) || !perf_defer_counts(event))
 			continue;
 
 		output->event = event;

@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -122,6 +124,67 @@ static int disable_cpu(struct ut_session *s, int cpu)
 		return ioctl(s->ring[i].fd, PERF_EVENT_IOC_DISABLE, 0);
 	}
 	return -1;
+}
+
+/* How often have the other CPUs been interrupted to call a function there? -1: not said. */
+static long calls_elsewhere(int here)
+{
+	FILE *f = fopen("/proc/interrupts", "r");
+	char line[4096], *word, *end;
+	int cpu[UT_MAX_CPUS], nr = 0, i;
+	long all = -1, calls;
+
+	if (!f)
+		return -1;
+	/* The columns first. */
+	if (fgets(line, sizeof(line), f)) {
+		for (word = line; nr < UT_MAX_CPUS && (word = strstr(word, "CPU")); word += 3)
+			cpu[nr++] = atoi(word + 3);
+	}
+	while (all < 0 && fgets(line, sizeof(line), f)) {
+		word = strstr(line, "CAL:");
+		if (!word)
+			continue;
+		all = 0;
+		for (i = 0, word += 4; i < nr; i++, word = end) {
+			calls = strtol(word, &end, 10);
+			if (cpu[i] != here)
+				all += calls;
+		}
+	}
+	fclose(f);
+	return all;
+}
+
+/* Whoever may open an event of a CPU may not have it interrupted without end. */
+TEST_F(migrate, no_buffer_elsewhere)
+{
+	int here = self->cpus[0], i, tp;
+	long before, after;
+	struct move m;
+
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, tp);
+	move_to(&m, here);
+	ASSERT_EQ(0, m.ret);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	for (i = 0; i < self->s.nr_rings; i++) {
+		if (self->s.ring[i].cpu != here) {
+			ut_ring_unmap(&self->s.ring[i]);
+			continue;
+		}
+		ASSERT_EQ(0, ioctl(self->s.ring[i].fd, PERF_EVENT_IOC_DISABLE, 0));
+	}
+	before = calls_elsewhere(here);
+	ASSERT_LE(0, before);
+	for (i = 0; i < 1000; i++)
+		syscall(__NR_getppid);
+	after = calls_elsewhere(here);
+	TH_LOG("%ld calls on other CPUs", after - before);
+	EXPECT_GT(500, after - before);
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_LE(500, ut_count_samples(&self->s, tp, gettid()));
 }
 
 /* As perf record -C, or -C with -p: where the task leaves the kernel the session has no event. */
