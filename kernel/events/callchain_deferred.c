@@ -1002,6 +1002,30 @@ static bool perf_defer_may_show(struct perf_event *event,
 }
 
 /*
+ * Does the event take records, or do those that were inherited from it, which are in
+ * no list? It is not enabled any more when its own task has exited, and they are until
+ * it is disabled.
+ */
+static bool perf_defer_takes(struct perf_event *event)
+{
+	return perf_defer_counts(event) ||
+	       (READ_ONCE(event->state) == PERF_EVENT_STATE_EXIT &&
+		!READ_ONCE(event->defer_ended) && !list_empty(&event->child_list));
+}
+
+/**
+ * perf_defer_enable - an event is about to be enabled
+ * @event:	the event; those that were inherited from it are enabled with it
+ *
+ * Context: Task context, ctx->mutex held.
+ */
+void perf_defer_enable(struct perf_event *event)
+{
+	if (READ_ONCE(event->defer_ended))
+		WRITE_ONCE(event->defer_ended, false);
+}
+
+/*
  * Does no other event of the session take records? Those that were disabled are at
  * the ends of the lists, so the first ones tell.
  */
@@ -1013,12 +1037,12 @@ static bool perf_defer_last_takes(struct perf_event *event)
 	lockdep_assert_held(&session->lock);
 
 	list_for_each_entry(other, &session->outputs, defer_entry) {
-		if (other != event && perf_defer_counts(other) &&
+		if (other != event && perf_defer_takes(other) &&
 		    perf_defer_has_buffer(other))
 			return false;
 	}
 	list_for_each_entry(other, &session->targets, defer_entry) {
-		if (other != event && perf_defer_counts(other) &&
+		if (other != event && perf_defer_takes(other) &&
 		    perf_defer_has_buffer(other))
 			return false;
 	}
@@ -1342,7 +1366,8 @@ void perf_defer_drain_begin(struct perf_defer_drain *drain)
 	session->draining++;
 	drain->turn = perf_defer_has_buffer(event);
 	session->turns += drain->turn;
-	session->fresh |= perf_defer_counts(event);
+	session->fresh |= perf_defer_takes(event);
+	WRITE_ONCE(event->defer_ended, true);
 	perf_defer_move_behind(event);
 }
 

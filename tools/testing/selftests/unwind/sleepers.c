@@ -33,6 +33,7 @@ struct shared {
 	int		futex;
 	int		pipe[2];
 	int		how;
+	int		cpus[2];
 	pid_t		tid;
 };
 
@@ -1628,6 +1629,75 @@ TEST_F(at_the_end, buffer_full)
 	ASSERT_EQ(0, ut_drain(&other));
 	EXPECT_TRUE(ut_stack_is(&other, ut_sample(&other, asleep, self->c.pid, 0), &self->sh->st));
 	ut_close(&other);
+}
+
+/* The same where the profiled task has gone, and one that it has made is asleep. */
+static int move_to(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return sched_setaffinity(0, sizeof(set), &set);
+}
+
+static void orphan(void *arg)
+{
+	struct shared *sh = arg;
+	int i;
+
+	/* Nobody waits for this one. */
+	alarm(60);
+	if (move_to(sh->cpus[0]))
+		_exit(1);
+	for (i = 0; i < 200; i++)
+		syscall(__NR_getppid);
+	if (move_to(sh->cpus[1]))
+		_exit(1);
+	fall_asleep(sh);
+}
+
+static void leave_an_orphan(void *arg)
+{
+	struct shared *sh = arg;
+	pid_t pid = fork();
+
+	if (!pid)
+		ut_ladder(6, orphan, sh);
+	sh->tid = pid;
+	_exit(0);
+}
+
+TEST_F(at_the_end, buffer_full_of_inherited)
+{
+	struct ut_opts opts = { .per_cpu = true, .inherit = true, .pages = 1 };
+	int asleep, fill, cpus[UT_MAX_CPUS];
+	pid_t pid;
+
+	if (ut_online_cpus(cpus, UT_MAX_CPUS) < 2)
+		SKIP(return, "needs two CPUs");
+	self->sh->cpus[0] = cpus[0];
+	self->sh->cpus[1] = cpus[1];
+	self->sh->how = PAUSE;
+	ASSERT_EQ(0, ut_fork(&self->c, leave_an_orphan, self->sh));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	fill = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	asleep = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause");
+	ASSERT_LE(0, fill);
+	ASSERT_LE(0, asleep);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	while (!(pid = UT_READ(self->sh->tid)))
+		usleep(1000);
+	EXPECT_TRUE(ut_wait_state(pid, "S"));
+	EXPECT_EQ(0, ut_wait(&self->c));
+	EXPECT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, kill(pid, SIGKILL));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_GT(200, ut_count_samples(&self->s, fill, pid));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, asleep, pid, 0), &self->sh->st));
 }
 
 /*
