@@ -661,6 +661,7 @@ void unwind_deferred_exec_mmap(void)
  * spot.
  *
  * Context: Any, behind a request in the same kernel entry that was not refused.
+ * Return: whether it is.
  */
 bool unwind_deferred_between_images(void)
 {
