@@ -998,6 +998,9 @@ def time_limit(work):
     for left, ended, wanted in (
             (2000, (0, "1..1\nok 1 a\n", ""),
              [("a", "ok"), (no_report, "ok")]),
+            # of layers that were named
+            (float("inf"), (0, "1..1\nok 1 a\n", ""),
+             [("a", "ok"), (no_report, "ok")]),
             (100, (0, "1..1\nok 1 a\n", ""), [("guest", "skip")]),
             (500, (124, half, over),
              [("a", "ok"), ("b", "not ok"), ("guest: the rest", "skip")]),
