@@ -116,8 +116,12 @@ TEST_F(signals, delivery_belongs_to_the_entry)
 	for (i = 0; i < ARRAY_SIZE(tps); i++) {
 		r = ut_sample(&self->s, tp[i], 0, 0);
 		/* Delivery begins with what is left to be done, the walk for one. */
-		EXPECT_TRUE(ut_stack_is_late(&self->s, r, &st)) TH_LOG("%s", tps[i][1]);
-		if (r && r->cookie)
+		if (r && !r->cookie && i == ARRAY_SIZE(tps) - 1) {
+			EXPECT_TRUE(ut_stack_is_late(&self->s, r, &st));
+			continue;
+		}
+		EXPECT_TRUE(ut_stack_is(&self->s, r, &st)) TH_LOG("%s", tps[i][1]);
+		if (r)
 			EXPECT_EQ(first->cookie, r->cookie) TH_LOG("%s", tps[i][1]);
 	}
 	/* And the handler's system call is another. */
