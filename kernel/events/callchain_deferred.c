@@ -1004,7 +1004,8 @@ static bool perf_defer_may_show(struct perf_event *event,
 /*
  * Does the event take records, or do those that were inherited from it, which are in
  * no list? It is not enabled any more when its own task has exited, and they are until
- * it is disabled.
+ * it is disabled. Looked at without child_mutex, and while others may enable it: who
+ * asks needs to know of what was done before, no more, and has no order to keep with it.
  */
 static bool perf_defer_takes(struct perf_event *event)
 {
