@@ -1441,7 +1441,11 @@ def run_guest(layer):
             boot = f.read().strip()
         with open(os.path.join(build, "vm", "kvm"), "w") as f:
             f.write(f"{boot} kvm\n")
-        expect(run("works", "--build", build, "-v", "echo up",
+        # and so it is told what a guest under TCG is
+        with open(os.path.join(check.build, "vm", "tsc")) as f:
+            khz = f.read().split()[1]
+        expect(run("works", "--build", build, "-v", "--append",
+                   f"tsc_early_khz={khz}", "echo up",
                    env=dict(env, ACCEL="kvm")), 0, "up\n", (" s, kvm,",))
         # this machine's own, whichever it is
         result = run("own", "-v", "--accel", "kvm", "echo up")
