@@ -65,8 +65,8 @@
  * callchain of a sample that was meant to be merged.
  *
  * The input is not trusted. Records are held against their own length each time
- * they are looked at. Memory is bounded by the number of records in the file,
- * which is to say by its size.
+ * they are looked at. Memory is bounded by the number of records in the file, which is
+ * to say by its size, after decompression.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -120,10 +120,6 @@
  * counter came round. More than a few of them are nobody's stacks.
  */
 #define MAX_SAME_KEY		4
-
-/* What a pipe may hold back. */
-#define PIPE_WAIT_NSEC		(60ULL * NSEC_PER_SEC)
-#define PIPE_WAIT_BYTES		(512ULL << 20)
 
 /*
  * Where a record is: 0 for an empty slot, else LOC_COPY and a place in the
@@ -307,8 +303,8 @@ struct callchain_defer *callchain_defer__new(struct evlist *evlist,
 	cd->evlist = evlist;
 	cd->stats = stats;
 	cd->merge = true;
-	cd->max_wait = PIPE_WAIT_NSEC;
-	cd->max_bytes = PIPE_WAIT_BYTES;
+	cd->max_wait = CALLCHAIN_DEFER__ANY_TIME;
+	cd->max_bytes = CALLCHAIN_DEFER__PIPE_BYTES;
 	/* The longest chain of a sample and the longest one of a record */
 	cd->chain = malloc(2 * MAX_EVENT_SIZE);
 	cd->queued = hashmap__new(defer_node__hash, defer_node__equal, &cd->seed);
@@ -779,7 +775,7 @@ static int defer_scan__compressed(struct callchain_defer *cd, struct defer_scan 
 	char *decomp;
 	int err = 0;
 
-	if (size < fixed || !scan->comp_len) {
+	if (size < fixed || !scan->comp_len || scan->comp_len > SIZE_MAX - MAX_EVENT_SIZE) {
 		cd->all_good = false;
 		return 0;
 	}
@@ -1340,10 +1336,16 @@ bool callchain_defer__must_wait(struct callchain_defer *cd, struct ordered_event
 		return true;
 
 	if (!cd->bound_warned) {
+		char bound[32];
+
 		cd->bound_warned = true;
-		pr_warning("Held samples back for %llu s or %llu MiB, their user callchains did not come: delivering without\n",
-			   (unsigned long long)cd->max_wait / NSEC_PER_SEC,
-			   (unsigned long long)cd->max_bytes >> 20);
+		if (oe->cur_alloc_size > cd->max_bytes)
+			scnprintf(bound, sizeof(bound), "in %" PRIu64 " MiB", cd->max_bytes >> 20);
+		else
+			scnprintf(bound, sizeof(bound), "for %" PRIu64 " s",
+				  cd->max_wait / NSEC_PER_SEC);
+		pr_warning("Held samples back %s, their user callchains did not come: delivering without\n",
+			   bound);
 	}
 	return false;
 }
@@ -1469,8 +1471,12 @@ static int defer_queue__keep(struct callchain_defer *cd, union perf_event *event
 		if (node->event == event)
 			gone = node;
 	}
-	if (!gone)
+	if (!gone) {
+		/* Without a time it was not queued, and its samples did not wait */
+		if (cd->rec.time == ULLONG_MAX)
+			cd->stats->nr_deferred_unused++;
 		return 0;
+	}
 	key = *gone;
 	/* This may take out another one of the same key: then it moves */
 	if (!hashmap__delete(cd->queued, (long)&key, NULL, &node))

@@ -28,6 +28,10 @@ struct callchain_defer_window {
 	u64		 len;
 };
 
+/* How long and in how much memory samples may wait, where nobody looks on */
+#define CALLCHAIN_DEFER__ANY_TIME	((u64)-1)
+#define CALLCHAIN_DEFER__PIPE_BYTES	(512ULL << 20)
+
 bool evlist__has_deferred_callchain(struct evlist *evlist);
 
 struct callchain_defer *callchain_defer__new(struct evlist *evlist,

@@ -34,6 +34,7 @@
 #include "evsel.h"
 #include "off_cpu.h"
 #include "perf_api_probe.h"
+#include "record.h"
 #include "util.h"
 
 /* Some event that wants deferral got it asked for by name: "fp,defer". */
@@ -208,11 +209,23 @@ static void warn_by_name(const char *why)
 	defer_by_name = false;
 }
 
+static void evlist__stop_deferral(struct evlist *evlist)
+{
+	struct evsel *evsel;
+
+	evlist__for_each_entry(evlist, evsel)
+		evsel->core.attr.defer_callchain = 0;
+}
+
 /**
  * evlist__config_defer_output - choose the event that gets the deferred callchains
  * @evlist: events with all else configured
+ * @opts: what was asked for
+ *
+ * Where the samples are read in order, from a pipe or live, they wait for their
+ * callchains in a queue that goes by their times: so they get one.
  */
-void evlist__config_defer_output(struct evlist *evlist)
+void evlist__config_defer_output(struct evlist *evlist, const struct record_opts *opts)
 {
 	struct evsel *evsel, *output;
 	bool deferred = false, inherit = false;
@@ -248,9 +261,18 @@ void evlist__config_defer_output(struct evlist *evlist)
 		pr_debug("'%s' is not on all CPUs or in all tasks, callchains are not deferred\n",
 			 evsel__name(output));
 		warn_by_name("No side-band event on all CPUs");
-		evlist__for_each_entry(evlist, evsel)
-			evsel->core.attr.defer_callchain = 0;
+		evlist__stop_deferral(evlist);
 		return;
+	}
+
+	if (opts->read_in_order) {
+		if (opts->sample_time_set && !opts->sample_time) {
+			warn_by_name("No timestamps in a pipe");
+			evlist__stop_deferral(evlist);
+			return;
+		}
+		evlist__for_each_entry(evlist, evsel)
+			evsel__set_sample_bit(evsel, TIME);
 	}
 
 	output->core.attr.defer_output = 1;

@@ -7,6 +7,7 @@
 struct callchain_param;
 struct evlist;
 struct evsel;
+struct record_opts;
 
 /* May the user callchain come in a record of its own, after the sample? */
 enum callchain_defer_mode {
@@ -20,7 +21,7 @@ char *callchain_param__split_defer(const char *arg, enum callchain_defer_mode *d
 int callchain_param__apply_defer(struct callchain_param *param, enum callchain_defer_mode defer);
 
 void evsel__config_defer_callchain(struct evsel *evsel, const struct callchain_param *param);
-void evlist__config_defer_output(struct evlist *evlist);
+void evlist__config_defer_output(struct evlist *evlist, const struct record_opts *opts);
 
 bool evsel__detect_missing_deferral(struct evsel *evsel);
 void evsel__disable_deferral(struct evsel *evsel);
