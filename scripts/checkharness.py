@@ -869,6 +869,35 @@ def packages(layer):
         fake("apt-get", f"cat <<'END'\n{said}\nEND\nexit 100\n")
         stops(*[f"^    {re.escape(line)}$" for line in said.split("\n")],
               "^  log: ", remedy)
+    # a source is broken, and what is wanted comes from another: only install's
+    # word counts; and nothing of what it would remove is removed
+    simulated = "Remv gcc-multilib [1] \\nRemv busybox [1]\\nInst x (1)\\n"
+    ran = os.path.join(layer.dir, "pkg", "installs")
+    fake("apt-get", f"case \" $* \" in *' update '*) echo 'E: Failed to fetch x'; "
+         f"exit 100 ;; *' -s '*) printf '{simulated}' ;; "
+         f"*) echo >{ran} ;; esac\n")
+    stops("would remove", "^    gcc-multilib$", "apt-get remove",
+          silent=("busybox",))
+    assert not os.path.exists(ran)
+    simulated = "Remv busybox [1]\\n"
+    fake("apt-get", f"case \" $* \" in *' update '*) echo 'E: Failed to fetch x'; "
+         f"exit 100 ;; *' -s '*) printf '{simulated}' ;; "
+         f"*) echo >{ran} ;; esac\n")
+    stops("apt did not install them")
+    assert os.path.exists(ran)
+    # a base that is there and too old, and one that is not
+    for version, listed in (("6.12.99-1", True), ("6.12.100-1", False)):
+        fake("dpkg-query", f"echo installed {version}\n")
+        fake("dpkg", f"[ {version} = 6.12.100-1 ]\n")
+        if listed:
+            stops("^    linux-source-6.12$", args=["--check", "tree"],
+                  silent=("git", "make"))
+        else:
+            result = subprocess.run(
+                ["sh", os.path.join(TOP, "scripts/packages"), "--check",
+                 "tree"], env={"PATH": tools,
+                               "BUILD": os.path.join(layer.dir, "pkg")})
+            assert not result.returncode
 
 
 # what perf script prints, with what has to be escaped or is not a symbol
