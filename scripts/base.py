@@ -6,8 +6,8 @@ import os
 import re
 import shutil
 
-from common import (Failure, Step, call, is_full, read_text, refuse_edits,
-                    remedy_of, say, walk, write_text)
+from common import (Failure, Step, call, is_full, read_series, read_text,
+                    refuse_edits, remedy_of, say, walk, write_text)
 
 PACKAGE = "linux-source-6.12"
 TARBALL = "/usr/src/linux-source-6.12.tar.xz"
@@ -180,9 +180,10 @@ def switch(build):
     os.rename(following, id_file)
 
 
-def acquire(build, source):
+def acquire(build, source, trial=None):
     """Makes build/base what @source is. Another base takes with it what was
-    made of the one before, the tree too; not with unsaved work in that.
+    made of the one before, the tree too; not with unsaved work in that, nor
+    where @trial, which is called with the directory of the new one, raises.
 
     Without a @source a base that is there already is kept, else Debian's
     package is unpacked.
@@ -223,5 +224,14 @@ def acquire(build, source):
             if not os.path.exists(os.path.join(fresh, needed)):
                 raise Failure(f"{source} is not a whole kernel source: it "
                               f"has no {needed}; {ANOTHER}")
+        for patch in read_series():
+            for path in patch.new_files:
+                if os.path.lexists(os.path.join(fresh, path)):
+                    raise Failure(f"{source} has {path}, which the series "
+                                  "brings: it is to be a 6.12.y without the "
+                                  "series (in a git repository: git worktree "
+                                  "add DIRECTORY v6.12.N)")
+    if have and trial:
+        trial(fresh)
     write_text(os.path.join(build, "base.next"), want)
     switch(build)

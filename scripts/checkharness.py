@@ -535,6 +535,39 @@ def run_scripts(layer):
 
     test("another 6.12.y by KERNEL_SRC makes the tree anew", newer)
 
+    def unfit():
+        """A base that cannot be taken: what was made of this one stays."""
+        series = [p for p in read_series(box.top) if p.diff]
+        brought = [f for p in read_series(box.top) for f in p.new_files][0]
+        has_it = os.path.join(layer.dir, "has-it")
+        shutil.copytree(box.src, has_it)
+        os.makedirs(os.path.dirname(os.path.join(has_it, brought)),
+                    exist_ok=True)
+        with open(os.path.join(has_it, brought), "w") as f:
+            f.write("int already;\n")
+        differs = os.path.join(layer.dir, "differs")
+        shutil.copytree(box.src, differs)
+        path = re.search(r"^--- a/(.*)$", series[0].diff, re.M)[1]
+        with open(os.path.join(differs, path), "w") as f:
+            f.write("int other;\n")
+        os.makedirs(os.path.join(box.build, "kernel"))
+        before = sublevels(box)
+        box.bad("tree", "--kernel-src", has_it,
+                says=(brought, "without the series"))
+        box.bad("tree", "--kernel-src", differs,
+                says=(series[0].name, "does not apply", "is not taken"))
+        for source in has_it, differs:
+            shutil.rmtree(source)
+        assert sublevels(box) == before
+        assert os.path.exists(os.path.join(box.build, "kernel"))
+        assert "up to date" in tree()
+        box.good("refresh")
+        box.same()
+        os.rmdir(os.path.join(box.build, "kernel"))
+
+    test("refused: a base with the series, one that it does not fit; no build "
+         "is lost", unfit)
+
     def switch_cut_short():
         """The same, ended at each of its steps in turn."""
         before = os.path.join(layer.dir, "before")
