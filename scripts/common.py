@@ -450,6 +450,14 @@ def refuse_edits(build):
             "bring them back to what the base has (build/base)")
 
 
+def digest_of_files(directory):
+    digest = hashlib.sha256()
+    for path in sorted(walk(directory)):
+        digest.update(path.encode() + b"\0" +
+                      contents(os.path.join(directory, path)) + b"\0")
+    return digest.hexdigest()
+
+
 def install_kselftests(build, headers, objects, log):
     """Builds the kselftests in @objects, with the kernel's headers, which are
     made in @headers; returns where they are installed."""
@@ -462,6 +470,12 @@ def install_kselftests(build, headers, objects, log):
     os.makedirs(objects, exist_ok=True)
     call(["make", "-C", tree, f"O={headers}", jobs, "headers"], log=log,
          env=env)
+    # which kselftest's make does not know the programs to be made of
+    digest = digest_of_files(os.path.join(headers, "usr", "include"))
+    made_with = os.path.join(objects, "headers.digest")
+    if not os.path.exists(made_with) or read_text(made_with) != digest:
+        shutil.rmtree(objects)
+        write_text(made_with, digest)
     call(["make", "-C", f"{tree}/tools/testing/selftests", f"O={objects}",
           "TARGETS=unwind", f"INSTALL_PATH={install}", "FORCE_TARGETS=1",
           f"KHDR_INCLUDES=-isystem {headers}/usr/include", jobs, "install"],
