@@ -59,11 +59,10 @@ help:
 	@echo '  make kernel-kcsan      the same, watching for data races: build/kernel-kcsan/'
 	@echo '  make check-debug       of make check, what runs on kernel-debug'
 	@echo '  make check-kcsan       the kernel'"'"'s tests and the stress on kernel-kcsan'
-	@echo '  make check-base        on the base'"'"'s own kernel: perf record, code and instructions'
-	@echo '                         of a system call'
+	@echo '  make check-base        of make check, what runs on the base'"'"'s own kernel'
 	@echo '  make check-mutants     takes one behaviour after the other out of the kernel: the'
 	@echo '                         kselftests must fail; scripts/mutants --list'
-	@echo '  make check-configs     W=1 and sparse in the configurations of configs.ini'
+	@echo '  make check-configs     of make check, W=1 and sparse in other configurations'
 	@echo '  make check-steps       what each commit of the series touches builds'
 	@echo '  make perf              build/perf/perf'
 	@echo '  make vm                a shell in the guest'
@@ -84,9 +83,9 @@ help:
 	@echo '                         place of the package linux-source-6.12; kept until'
 	@echo '                         another is named or make clean'
 	@echo '  BASE=1                 vm: boot the base without the series (build/kernel-base)'
-	@echo '  SMP=1..8               vm: CPUs of the guest (2)'
-	@echo '  MEM=2G                 vm: its memory'
-	@echo '  TIMEOUT=SECONDS        vm: for one command (600); 0: none'
+	@echo '  SMP=1..8               vm, demo: CPUs of the guest (2)'
+	@echo '  MEM=2G                 vm, demo: its memory'
+	@echo '  TIMEOUT=SECONDS        vm, demo: for what is run there (600); 0: none'
 	@echo '  ACCEL=auto|tcg|kvm     auto: KVM if a probe boot proves it, else TCG'
 	@echo "  ARGS='...'             vm: more options for qemu/run (qemu/run --help); check:"
 	@echo '                         more for scripts/check; check-mutants: for scripts/mutants'
@@ -96,8 +95,9 @@ help:
 	@echo '  PEER_PERF=PERF         bench-perf: another perf, for a column of its own'
 	@echo '  FUZZ_SECONDS=N         fuzz: how long (600)'
 	@echo "  LAYER='a b'            check: these layers only; scripts/check --list"
-	@echo '  CHECK_MINUTES=75       check: with these over, what is left of stress and debug'
-	@echo '                         is skipped; with LAYER= there is no limit'
+	@echo '  CHECK_MINUTES=N        check: with these over, what is left of the last layers'
+	@echo '                         (stress, debug, base, configs) is skipped; with LAYER='
+	@echo '                         there is no limit'
 	@echo '  STRESS_SECONDS=300     check, check-kcsan: how long the stress runs'
 	@echo '  FUZZ_EVENTS_SECONDS=60 check, check-kcsan: and the fuzzer of perf_event_open()'
 	@echo '  JOBS=N                 compilers at once (all CPUs)'
@@ -166,7 +166,7 @@ $(build)/vm/makeexit.so: qemu/makeexit.c
 
 loaded = $(filter %/makeexit.so,$(.LOADED))
 
-vm-run: $(which)
+vm-run: $(which) perf
 	@mkdir -p $(build)/demo; rm -f $(build)/vm.status
 	@if [ -n "$$RUN_CMD" ]; then $(vm) "$$RUN_CMD"; else $(vm); fi; \
 	status=$$?; echo $$status >$(build)/vm.status; \
@@ -179,7 +179,8 @@ vm: vm-run
 		$(file <$(build)/vm.status)))):
 
 demo: kernel perf
-	@scripts/demo --build $(build)
+	@scripts/demo --build $(build) --smp $(SMP) --mem $(MEM) \
+		$(if $(TIMEOUT),--timeout $(TIMEOUT))
 
 # builds what it needs itself, as its first layer
 check: packages-check

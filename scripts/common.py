@@ -26,6 +26,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -100,6 +101,40 @@ def call(args, log=None, check=True, **kwargs):
                       + (f"\n  log: {log}" if log else "")
                       + f"\n  {remedy_of(result.stdout, where)}")
     return result
+
+
+def descendants(pid):
+    """All that @pid has started, and what that has."""
+    children = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", errors="replace") as f:
+                parent = int(f.read().rpartition(")")[2].split()[1])
+        except OSError:
+            # gone meanwhile
+            continue
+        children.setdefault(parent, []).append(int(name))
+    found, left = [], [pid]
+    while left:
+        below = children.get(left.pop(), [])
+        found += below
+        left += below
+    return found
+
+
+def end_all_on_sigterm():
+    """What this process has started ends with it: guests, builds."""
+    def end(*_):
+        # no thread is to start another one meanwhile
+        sys.setswitchinterval(60)
+        for pid in descendants(os.getpid()):
+            try:
+                os.kill(pid, signal.SIGTERM)
+            except ProcessLookupError:
+                pass
+        os._exit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 class Git:
