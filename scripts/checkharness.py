@@ -658,6 +658,9 @@ def run_scripts(layer):
     else:
         layer.test(small, full_disks, box)
     layer.test("a build that is ended leaves nothing running", ended, layer)
+    layer.test("so does a check, of all that it has started", ended_check, layer)
+    layer.test("two builds in one directory come one after the other",
+               locked_builds, layer)
     layer.test("packages: named, and stops, without apt and without root",
                packages, layer)
     layer.test("flame graphs: well-formed, self-contained, true to the samples",
@@ -831,6 +834,57 @@ def ended(layer):
         assert step.returncode == 143, step.returncode
     else:
         raise Failure(f"the command went on as process {pid}")
+
+
+def ended_check(layer):
+    """And so do scripts/check and scripts/demo, of all that they have started."""
+    result = subprocess.run(
+        [sys.executable, "-B", "-c",
+         "import os, signal, subprocess, sys, threading, time\n"
+         f"sys.path.insert(0, {os.path.join(TOP, 'scripts')!r})\n"
+         "import common\n"
+         "common.end_all_on_sigterm()\n"
+         "def run():\n"
+         "    while True:\n"
+         "        subprocess.run(['sh', '-c', 'sleep 1000; :'])\n"
+         "threading.Thread(target=run).start()\n"
+         "while len(common.descendants(os.getpid())) < 2:\n"
+         "    time.sleep(0.1)\n"
+         "print(*common.descendants(os.getpid()), flush=True)\n"
+         "os.kill(os.getpid(), signal.SIGTERM)\n"
+         "time.sleep(1000)\n"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=60)
+    assert result.returncode == 143, result
+    pids = result.stdout.split()
+    assert len(pids) == 2, result
+    for pid in pids:
+        for _ in range(100):
+            if not os.path.exists(f"/proc/{pid}"):
+                break
+            time.sleep(0.1)
+        else:
+            raise Failure(f"process {pid} goes on")
+
+
+def locked_builds(layer):
+    """The second build in a directory waits for the first."""
+    build = os.path.join(layer.dir, "locked")
+    os.makedirs(os.path.join(build, "log"))
+    # a perf that takes a while and minds company
+    tree = os.path.join(build, TREE_NAME, "tools", "perf")
+    os.makedirs(tree)
+    with open(os.path.join(tree, "Makefile"), "w") as f:
+        f.write("%: FORCE\n\t@mkdir busy && sleep 2 && rmdir busy\nFORCE:\n"
+                ".DEFAULT_GOAL := all\n")
+    runs = [subprocess.Popen(
+        [os.path.join(TOP, "scripts", "build"), what],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env=dict(os.environ, BUILD=build))
+        for what in ("perf-fuzz", "fuzz-session")]
+    said = [run.communicate(timeout=60)[0] for run in runs]
+    assert not any(run.returncode for run in runs), said
+    assert sum("waiting for another build" in text for text in said) == 1, said
 
 
 def packages(layer):
@@ -1043,7 +1097,8 @@ def time_limit(work):
         try:
             layer.begin(check)
             layer.guests = module.Guests(layer, "kernel-debug")
-            layer.guests.add("guest", "true", timeout=timeout)
+            layer.guests.add("guest", "true", timeout=timeout,
+                             tests=["unwind: c", "unwind: d"])
             layer.show()
             layer.finish()
         finally:
@@ -1054,8 +1109,15 @@ def time_limit(work):
     os.makedirs(os.path.dirname(image))
     with open(image, "w") as f:
         f.write("a kernel\n")
-    half = "1..3\nok 1 a\nnot ok 2 b\n"
-    over = "vm: time limit of 1 s is over\n"
+    parsed = module.tap_results("ok 1 # SKIP of no name\nok 2 - b # SKIP x\n"
+                                "not ok 3 # TODO\nok 4\nok 5 five\n")
+    if [(name, status) for name, status, _ in parsed] != [
+            ("test 1", "skip"), ("b", "skip"), ("test 3", "not ok"),
+            ("test 4", "ok"), ("five", "ok")]:
+        raise Failure(f"TAP is taken as {parsed}")
+    half = "1..3\nok 1 a\nnot ok 2 b\n# selftests: unwind: c\n"
+    over = "vm: time limit of 1 s is over, 20 s after its last output\n"
+    hangs = "vm: time limit of 1 s is over, 320 s after its last output\n"
     no_report = "guest: no report of kernel-debug"
     for left, ended, wanted in (
             (2000, (0, "1..1\nok 1 a\n", ""),
@@ -1063,9 +1125,15 @@ def time_limit(work):
             # of layers that were named
             (float("inf"), (0, "1..1\nok 1 a\n", ""),
              [("a", "ok"), (no_report, "ok")]),
-            (100, (0, "1..1\nok 1 a\n", ""), [("guest", "skip")]),
+            (100, (0, "1..1\nok 1 a\n", ""),
+             [("unwind: c", "skip"), ("unwind: d", "skip")]),
             (500, (124, half, over),
-             [("a", "ok"), ("b", "not ok"), ("guest: the rest", "skip")]),
+             [("a", "ok"), ("b", "not ok"),
+              ("guest: the one that was running", "skip"),
+              ("unwind: d", "skip")]),
+            # it is not for want of time
+            (500, (124, half, hangs),
+             [("a", "ok"), ("b", "not ok"), (no_report, "not ok")]),
             # the time was not short, or it is not all that is wrong
             (2000, (124, half, over),
              [("a", "ok"), ("b", "not ok"), (no_report, "not ok")]),
@@ -1075,10 +1143,12 @@ def time_limit(work):
                                     ("guest: 3 tests planned, 2 seen",
                                      "not ok")])):
         found = results(left, ended)
-        if found[:len(wanted)] != wanted:
+        if found[:len(wanted)] != wanted or \
+                (ended[0] == 124 and len(found) != len(wanted)):
             raise Failure(f"{left} s left, {ended}: {found}, not {wanted}")
     os.unlink(image)
-    if results(0, (0, "", "")) != [("guest", "skip")]:
+    if results(0, (0, "", "")) != [("unwind: c", "skip"),
+                                   ("unwind: d", "skip")]:
         raise Failure("no kernel, for want of time, is more than skipped")
 
 
