@@ -13,8 +13,9 @@
  * other's. It lives as long as one of its events does: what becomes of the
  * process, and who holds the descriptors or reads the buffers, does not matter.
  * When kernel/unwind has no room for another client, the session joins the
- * others for which there was none. They share one client, and with it stacks that
- * may be somebody else's; a reader ignores a cookie that it does not wait for.
+ * others for which there was none. They share one client, and each task notes for
+ * which of them: task_struct::perf_defer_sharers has a bit for each, or for several
+ * when there are very many. A reader ignores a cookie that it does not wait for.
  *
  * A record goes where the task leaves the kernel. If the session has no event
  * there that would take it, because it records some of the CPUs only, or a cgroup
@@ -37,9 +38,11 @@
  * A record is written where no other writer of the buffer can be: on the CPU of
  * the event, or, if it has none, where its task's events are.
  */
+#include <linux/bitops.h>
 #include <linux/circ_buf.h>
 #include <linux/cleanup.h>
 #include <linux/cpu.h>
+#include <linux/cred.h>
 #include <linux/hashtable.h>
 #include <linux/init.h>
 #include <linux/mutex.h>
@@ -100,6 +103,7 @@ struct perf_defer_drained {
  * @own:	a client of this session alone
  * @node:	in sessions, by @owner
  * @shared:	in shared_sessions, if @client is the shared one
+ * @sharer:	if so, its bit in task_struct::perf_defer_sharers
  * @owner:	the process; the reference keeps the address from being another's
  * @refs:	one an event
  * @lock:	guards what is from here to @targets; the innermost
@@ -107,7 +111,8 @@ struct perf_defer_drained {
  * @turns:	how many of them may yet write into their event's buffer
  * @fresh:	has an event been disabled that took records until then?
  * @deadline:	in jiffies, for what they wait for
- * @room:	how many stacks more may be left
+ * @room:	how many stacks may be left at a time
+ * @nr_left:	how many are
  * @left:	stacks of tasks that came out meanwhile
  * @outputs:	events of whole CPUs that have attr.defer_output
  * @gone:	those of them that were enabled when their CPU went offline; they are
@@ -128,6 +133,7 @@ struct perf_defer_session {
 	struct perf_defer_client	own;
 	struct hlist_node		node;
 	struct list_head		shared;
+	unsigned int			sharer;
 	struct pid			*owner;
 	refcount_t			refs;
 	/* guards what is from here to @targets */
@@ -137,6 +143,7 @@ struct perf_defer_session {
 	bool				fresh;
 	unsigned long			deadline;
 	unsigned long			room;
+	unsigned long			nr_left;
 	struct list_head		left;
 	struct list_head		outputs;
 	struct list_head		gone;
@@ -196,6 +203,7 @@ struct perf_defer_output {
 struct perf_defer_left {
 	struct list_head	node;
 	struct task_struct	*task;
+	const struct cred	*cred;
 	struct perf_defer_ids	ids;
 	bool			dumpable;
 	u64			cookie;
@@ -220,6 +228,7 @@ static void perf_defer_put_ids(struct perf_defer_ids *ids)
 static void perf_defer_left_free(struct perf_defer_left *left)
 {
 	perf_defer_put_ids(&left->ids);
+	put_cred(left->cred);
 	put_task_struct(left->task);
 	kvfree(left);
 }
@@ -454,7 +463,8 @@ static void perf_defer_leave(struct perf_defer_output *output)
 	 * event's CPU to be asked. One of the two sees the other.
 	 */
 	smp_rmb();
-	if (likely(!READ_ONCE(session->draining)) || !READ_ONCE(session->room))
+	if (likely(!READ_ONCE(session->draining)) ||
+	    READ_ONCE(session->nr_left) >= READ_ONCE(session->room))
 		return;
 
 	left = kvmalloc(struct_size(left, entries, trace->nr),
@@ -464,15 +474,16 @@ static void perf_defer_leave(struct perf_defer_output *output)
 
 	left->task = get_task_struct(current);
 	perf_defer_get_ids(&left->ids, current);
-	/* The task may be gone when its stack is shown. */
+	/* The task may be gone, or somebody else's, when its stack is shown. */
+	left->cred = get_task_cred(current);
 	left->dumpable = get_dumpable(current->mm) == SUID_DUMP_USER;
 	left->cookie = output->record.cookie;
 	left->nr = trace->nr;
 	memcpy(left->entries, trace->entries, trace->nr * sizeof(u64));
 
 	scoped_guard(raw_spinlock_irq, &session->lock) {
-		if (session->draining && session->room) {
-			session->room--;
+		if (session->draining && session->nr_left < session->room) {
+			WRITE_ONCE(session->nr_left, session->nr_left + 1);
 			list_add_tail(&left->node, &session->left);
 			return;
 		}
@@ -648,17 +659,18 @@ static void perf_defer_put(struct perf_defer_session *session)
 
 /*
  * The session behind @session of those that share a client, which is put. The
- * reference keeps it in the list until then.
+ * reference keeps it in the list until then. Only those in @sharers.
  */
 static struct perf_defer_session *
-perf_defer_next_shared(struct perf_defer_session *session)
+perf_defer_next_shared(struct perf_defer_session *session, unsigned long sharers)
 {
 	struct perf_defer_session *last = session, *next = NULL;
 
 	scoped_guard(rcu) {
 		session = list_prepare_entry(session, &shared_sessions, shared);
 		list_for_each_entry_continue_rcu(session, &shared_sessions, shared) {
-			if (refcount_inc_not_zero(&session->refs)) {
+			if ((sharers & BIT(session->sharer)) &&
+			    refcount_inc_not_zero(&session->refs)) {
 				next = session;
 				break;
 			}
@@ -669,6 +681,36 @@ perf_defer_next_shared(struct perf_defer_session *session)
 	return next;
 }
 
+/*
+ * @session is about to ask for the current task's stack. Called in any context. The
+ * callback is the task's own; and who ends the profile has had the event disabled where
+ * it was counting, and so finds the bit as well.
+ */
+static void perf_defer_share(struct perf_defer_session *session)
+{
+	unsigned long *sharers = &current->perf_defer_sharers;
+
+	if (!test_bit(session->sharer, sharers))
+		set_bit(session->sharer, sharers);
+}
+
+/* Is it, maybe, this session that @task waits for? */
+static bool perf_defer_is_shared_with(struct perf_defer_session *session,
+				      struct task_struct *task)
+{
+	return session->client != &shared_client ||
+	       test_bit(session->sharer, &task->perf_defer_sharers);
+}
+
+/**
+ * perf_defer_task_init - a new task has not been sampled
+ * @task:	the task, a copy of the current one, which nobody else knows yet
+ */
+void perf_defer_task_init(struct task_struct *task)
+{
+	task->perf_defer_sharers = 0;
+}
+
 static void perf_defer_callback(struct unwind_work *work,
 				struct unwind_stacktrace *trace, u64 cookie)
 {
@@ -676,6 +718,7 @@ static void perf_defer_callback(struct unwind_work *work,
 		container_of(work, struct perf_defer_client, work);
 	struct perf_defer_output output __uninitialized;
 	struct perf_defer_session *session = NULL;
+	unsigned long sharers;
 
 	output.ids = NULL;
 	output.careful = false;
@@ -689,7 +732,8 @@ static void perf_defer_callback(struct unwind_work *work,
 		session = container_of(client, struct perf_defer_session, own);
 		perf_defer_deliver(session, &output);
 	} else {
-		while ((session = perf_defer_next_shared(session)))
+		sharers = xchg(&current->perf_defer_sharers, 0);
+		while ((session = perf_defer_next_shared(session, sharers)))
 			perf_defer_deliver(session, &output);
 	}
 
@@ -743,6 +787,8 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	if (contexts > READ_ONCE(sysctl_perf_event_max_contexts_per_stack))
 		return NULL;
 
+	if (unlikely(client == &shared_client))
+		perf_defer_share(event->defer);
 	ret = unwind_deferred_request_max(&client->work, max_stack, &cookie);
 	if (ret < 0)
 		return NULL;
@@ -843,6 +889,7 @@ static void perf_defer_free(struct work_struct *work)
 
 static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 {
+	static unsigned int sharers;
 	struct perf_defer_session *session;
 	int err;
 
@@ -863,6 +910,7 @@ static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 	err = perf_defer_client_init(&session->own);
 	if (err == -EBUSY) {
 		session->client = &shared_client;
+		session->sharer = sharers++ % BITS_PER_LONG;
 	} else if (err) {
 		kfree(session);
 		return NULL;
@@ -895,9 +943,11 @@ static struct perf_defer_session *perf_defer_session_get(struct pid *owner)
 }
 
 /*
- * Does the event happen behind the place where the return to user space takes back
- * the marks of kernel/unwind? A request there would look like one of the next
- * kernel entry.
+ * Does the event happen behind the last look for work on the way to user space? What
+ * is asked for there is walked after user space has run, if at all: its stack is gone.
+ * Some, of arch_exit_to_user_mode_prepare(), come with the FPU's state and with the
+ * MSRs of KVM; others behind the place where the marks of kernel/unwind are taken back:
+ * a request there would look like one of the next kernel entry.
  */
 static bool perf_defer_too_late(struct perf_event *event)
 {
@@ -913,7 +963,8 @@ static bool perf_defer_too_late(struct perf_event *event)
 		return false;
 
 	system = event->tp_event->class->system;
-	return !strcmp(system, "preemptirq") || !strcmp(system, "context_tracking");
+	return !strcmp(system, "preemptirq") || !strcmp(system, "context_tracking") ||
+	       !strcmp(system, "x86_fpu") || !strcmp(system, "msr");
 #else
 	return false;
 #endif
@@ -1114,6 +1165,8 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 	};
 	int ret, err = 0;
 
+	if (!perf_defer_is_shared_with(session, task))
+		return 0;
 	/* Once a session, whichever of its events are disabled. */
 	if (perf_defer_is_drained(session, READ_ONCE(task->unwind_info.cookie)))
 		return 0;
@@ -1262,6 +1315,12 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 	return err;
 }
 
+/* Has its task, which may be dead, the rights that it had when it left the stack? */
+static bool perf_defer_same_cred(const struct perf_defer_left *left)
+{
+	return rcu_access_pointer(left->task->real_cred) == left->cred;
+}
+
 /*
  * Write what was left by tasks that came out while the event was disabled. Who has got
  * the session's @drain does that, and who is the last one in any case.
@@ -1281,8 +1340,12 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 			session->draining--;
 			perf_defer_end_turn(drain);
 		}
-		if ((locked && perf_defer_has_buffer(event)) || !session->draining)
+		if ((locked && perf_defer_has_buffer(event)) || !session->draining) {
 			list_splice_init(&session->left, &list);
+			WRITE_ONCE(session->nr_left, 0);
+		}
+		if (!session->draining)
+			session->room = 0;
 	}
 
 	list_for_each_entry_safe(left, next, &list, node) {
@@ -1299,7 +1362,8 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 			.record	= { .cookie = left->cookie },
 		};
 
-		if ((left->dumpable || perf_defer_may_show_all(event)) &&
+		if (((left->dumpable && perf_defer_same_cred(left)) ||
+		     perf_defer_may_show_all(event)) &&
 		    perf_defer_may_show(event, left->task) &&
 		    !perf_defer_is_drained(session, left->cookie))
 			perf_defer_write_remote(&output);
@@ -1307,6 +1371,7 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 			/* Who has a turn has not been here: it waits for @drain. */
 			guard(raw_spinlock_irq)(&session->lock);
 			list_move_tail(&left->node, &session->left);
+			WRITE_ONCE(session->nr_left, session->nr_left + 1);
 			continue;
 		}
 		perf_defer_left_free(left);
@@ -1314,17 +1379,17 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 }
 
 /*
- * How many tasks may come out while an event is disabled: those who wait, and on
- * each CPU one who asks until then. There may be more if another thread of the
- * profile asks on, and they are left out; so nobody can have stacks piled up by
- * not coming to the end of it.
+ * How many stacks may be left by tasks that come out while an event is disabled, and
+ * not written yet: of those who wait, and on each CPU one who asks until then. There
+ * may be more if another thread of the profile asks on, and they are left out; so
+ * nobody can have stacks piled up by not coming to the end of it.
  */
 static void perf_defer_make_room(struct perf_defer_session *session,
 				 unsigned long waiting)
 {
-	raw_spin_lock_irq(&session->lock);
+	lockdep_assert_held(&session->lock);
+
 	session->room = max(session->room, waiting + num_possible_cpus());
-	raw_spin_unlock_irq(&session->lock);
 }
 
 /*
@@ -1356,14 +1421,16 @@ void perf_defer_drain_begin(struct perf_defer_drain *drain)
 {
 	struct perf_event *event = drain->event;
 	struct perf_defer_session *session = event->defer;
+	unsigned long waiting;
 
 	drain->turn = false;
 	if (!event->attr.defer_output)
 		return;
 
-	perf_defer_make_room(session, perf_defer_waiting(session->client, NULL));
+	waiting = perf_defer_waiting(session->client, NULL);
 
 	guard(raw_spinlock_irq)(&session->lock);
+	perf_defer_make_room(session, waiting);
 	session->draining++;
 	drain->turn = perf_defer_has_buffer(event);
 	session->turns += drain->turn;
@@ -1454,16 +1521,16 @@ void perf_defer_drain_end(struct perf_defer_drain *drain)
 
 	/* One at a time: what the one finds no room for is left to the other. */
 	locked = !mutex_lock_killable(&session->drain);
+	waiting = perf_defer_waiting(session->client, NULL);
 
 	scoped_guard(raw_spinlock_irq, &session->lock) {
+		perf_defer_make_room(session, waiting);
 		/* If the CPU has gone before it was disabled. */
 		perf_defer_move_behind(event);
 		if (!locked)
 			perf_defer_end_turn(drain);
 	}
 
-	waiting = perf_defer_waiting(session->client, NULL);
-	perf_defer_make_room(session, waiting);
 	if (locked && !waiting)
 		/* Of the tasks that were walked from outside none waits. */
 		perf_defer_forget_drained(session);

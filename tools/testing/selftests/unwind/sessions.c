@@ -324,7 +324,7 @@ TEST_F(sessions, slot_of_another)
 	ut_close(&s);
 }
 
-/* K6: more profilers than slots. Nobody's sample is without its stack. */
+/* K6: more profilers than slots. Each has the stacks of its samples, and no others. */
 TEST_F_TIMEOUT(sessions, more_than_slots, 200)
 {
 	struct rlimit files = { .rlim_cur = 4096, .rlim_max = 4096 };
@@ -342,6 +342,8 @@ TEST_F_TIMEOUT(sessions, more_than_slots, 200)
 		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
 		EXPECT_EQ(1, self->p[i].result) TH_LOG("profiler %d", i);
 		EXPECT_EQ(3, self->p[i].samples) TH_LOG("profiler %d", i);
+		/* As many as may share a slot without that. */
+		EXPECT_EQ(0, self->p[i].foreign) TH_LOG("profiler %d", i);
 	}
 }
 

@@ -1174,7 +1174,8 @@ TEST_F(at_the_end, own_stack)
 }
 
 /* A group is disabled by the ioctl() of any of its events. */
-TEST_F(at_the_end, whole_group)
+static void group_of(struct __test_metadata *_metadata, struct ut_session *s,
+		     struct ut_child *c, struct shared *sh, __u64 flags)
 {
 	struct perf_event_attr attr = {
 		.type		= PERF_TYPE_SOFTWARE,
@@ -1183,20 +1184,31 @@ TEST_F(at_the_end, whole_group)
 	};
 	int member;
 
-	self->sh->how = PIPE_READ;
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_asleep, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, "sys_enter_read"));
-	member = ut_perf_open(&attr, self->c.pid, -1, self->s.ring[0].fd, 0);
+	sh->how = PIPE_READ;
+	ASSERT_EQ(0, ut_fork(c, ladder_asleep, sh));
+	ASSERT_EQ(0, watch(s, c->pid, "sys_enter_read"));
+	*ut_attr_flags(&attr) |= flags;
+	member = ut_perf_open(&attr, c->pid, -1, s->ring[0].fd, 0);
 	ASSERT_LE(0, member);
-	ASSERT_EQ(0, ut_go(&self->c));
-	wait_called(self->sh);
-	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ut_go(c));
+	wait_called(sh);
+	ASSERT_TRUE(ut_wait_state(c->pid, "S"));
 	ASSERT_EQ(0, ioctl(member, PERF_EVENT_IOC_DISABLE, PERF_IOC_FLAG_GROUP));
-	ASSERT_EQ(0, ut_drain(&self->s));
-	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
-				&self->sh->st));
-	EXPECT_EQ(0, ut_check(&self->s, 0));
+	ASSERT_EQ(0, ut_drain(s));
+	EXPECT_TRUE(ut_stack_is(s, ut_sample(s, 0, c->pid, 0), &sh->st));
+	EXPECT_EQ(0, ut_check(s, 0));
 	close(member);
+}
+
+TEST_F(at_the_end, whole_group)
+{
+	group_of(_metadata, &self->s, &self->c, self->sh, 0);
+}
+
+/* Nobody could read from the member's buffer. */
+TEST_F(at_the_end, whole_group_of_one_without_buffer)
+{
+	group_of(_metadata, &self->s, &self->c, self->sh, UT_DEFER_OUTPUT);
 }
 
 /*
@@ -1804,7 +1816,7 @@ TEST_F_TIMEOUT(at_the_end, two_at_once, 120)
 /*
  * Who disables an event is kept from coming to the end of it, by a page of its own
  * stack that is not there. Meanwhile another thread goes on and on, and leaves its
- * stacks to it: a few.
+ * stacks to it: a few, also where others disable events as often as they like.
  */
 struct stuck {
 	struct ut_session	*s;
@@ -1862,11 +1874,17 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 	struct ut_opts opts = { .pages = 512 };
 	struct ut_session own;
 	struct stuck st = { .s = &self->s };
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.size		= UT_ATTR_SIZE,
+		.config		= PERF_COUNT_SW_DUMMY,
+	};
 	struct pollfd pfd = { .events = POLLIN };
 	unsigned int records;
 	pthread_t id[2];
-	int ppid;
+	int ppid, bare;
 
+	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
 	st.fp = (unsigned long)mmap(NULL, page, PROT_READ | PROT_WRITE,
 				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE((unsigned long)MAP_FAILED, st.fp);
@@ -1887,6 +1905,8 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 	ASSERT_EQ(0, ut_open(&own, &opts));
 	ASSERT_LE(0, ut_add_tracepoint(&own, "syscalls", "sys_enter_ioctl"));
 	ASSERT_EQ(0, ut_enable(&own));
+	bare = ut_perf_open(&attr, st.caller, -1, -1, 0);
+	ASSERT_LE(0, bare);
 
 	__atomic_store_n(&st.go, 1, __ATOMIC_RELEASE);
 	/* It is stuck: its page is asked for. */
@@ -1894,7 +1914,7 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 	ASSERT_EQ(POLLIN, pfd.revents);
 	__atomic_store_n(&st.go, 2, __ATOMIC_RELEASE);
 	while (!UT_READ(st.done))
-		usleep(1000);
+		ASSERT_EQ(0, ioctl(bare, PERF_EVENT_IOC_DISABLE, 0));
 	zero.range.start = st.fp;
 	zero.range.len = page;
 	ASSERT_EQ(0, ioctl(pfd.fd, UFFDIO_ZEROPAGE, &zero));
@@ -1910,6 +1930,7 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 	/* Those who waited, and one a CPU, asked for twice. */
 	EXPECT_GE(2 * (1 + possible_cpus()), records);
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_UNRESOLVED));
+	close(bare);
 	ut_close(&own);
 	close(pfd.fd);
 }
