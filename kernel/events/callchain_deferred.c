@@ -395,6 +395,14 @@ static void perf_defer_forget_drained(struct perf_defer_session *session)
 		perf_defer_unset_drained(session, cookie);
 }
 
+/* There is something to be written that was not, or not to whom it is now. */
+static void perf_defer_count_again(struct perf_defer_client *client)
+{
+	/* Pairs with the smp_rmb() in perf_defer_waiting(). */
+	smp_wmb();
+	this_cpu_inc(client->count->again);
+}
+
 /*
  * A sample names a stack: if that was written at an earlier end of a profile, it is to
  * be written again, behind the sample. Called in any context.
@@ -409,9 +417,7 @@ static void perf_defer_name_drained(struct perf_defer_session *session, u64 cook
 		return;
 
 	WRITE_ONCE(drained->again, 1);
-	/* Pairs with the smp_rmb() in perf_defer_waiting(). */
-	smp_wmb();
-	this_cpu_inc(session->client->count->again);
+	perf_defer_count_again(session->client);
 }
 
 /* The buffer's other writers are elsewhere, see the head of this file. */
@@ -682,16 +688,48 @@ perf_defer_next_shared(struct perf_defer_session *session, unsigned long sharers
 }
 
 /*
- * @session is about to ask for the current task's stack. Called in any context. The
- * callback is the task's own; and who ends the profile has had the event disabled where
- * it was counting, and so finds the bit as well.
+ * @session is about to ask for the current task's stack. Has it not before? Called in
+ * any context. The callback is the task's own; and who ends the profile has had the
+ * event disabled where it was counting, and so finds the bit as well.
  */
-static void perf_defer_share(struct perf_defer_session *session)
+static bool perf_defer_share(struct perf_defer_session *session)
 {
 	unsigned long *sharers = &current->perf_defer_sharers;
 
-	if (!test_bit(session->sharer, sharers))
-		set_bit(session->sharer, sharers);
+	return !test_bit(session->sharer, sharers) &&
+	       !test_and_set_bit(session->sharer, sharers);
+}
+
+/* For whom is the stack of the current task that has been taken? */
+static unsigned long perf_defer_take_sharers(void)
+{
+	unsigned long sharers = xchg(&current->perf_defer_sharers, 0);
+	unsigned int bit;
+
+	/* Some may have asked since it was taken, for the next one. */
+	if (unlikely(unwind_deferred_waits(&shared_client.work, current))) {
+		for_each_set_bit(bit, &sharers, BITS_PER_LONG)
+			set_bit(bit, &current->perf_defer_sharers);
+	}
+	return sharers;
+}
+
+/* A number for a session that shares: none of the others', while there are any. */
+static unsigned int perf_defer_new_sharer(void)
+{
+	static unsigned int last;
+	struct perf_defer_session *session;
+	unsigned long free = ~0UL;
+
+	lockdep_assert_held(&sessions_mutex);
+
+	list_for_each_entry(session, &shared_sessions, shared)
+		free &= ~BIT(session->sharer);
+	/* As late as can be again: some task may still have the bit of one that went. */
+	last = (last + 1) % BITS_PER_LONG;
+	if (free)
+		last = find_next_bit_wrap(&free, BITS_PER_LONG, last);
+	return last;
 }
 
 /* Is it, maybe, this session that @task waits for? */
@@ -732,7 +770,7 @@ static void perf_defer_callback(struct unwind_work *work,
 		session = container_of(client, struct perf_defer_session, own);
 		perf_defer_deliver(session, &output);
 	} else {
-		sharers = xchg(&current->perf_defer_sharers, 0);
+		sharers = perf_defer_take_sharers();
 		while ((session = perf_defer_next_shared(session, sharers)))
 			perf_defer_deliver(session, &output);
 	}
@@ -766,7 +804,7 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	u32 max_stack = event->attr.sample_max_stack;
 	struct perf_callchain_entry *entry;
 	unsigned int contexts;
-	bool none = false;
+	bool joins = false, none = false;
 	u64 *chain;
 	int ret;
 
@@ -788,7 +826,7 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 		return NULL;
 
 	if (unlikely(client == &shared_client))
-		perf_defer_share(event->defer);
+		joins = perf_defer_share(event->defer);
 	ret = unwind_deferred_request_max(&client->work, max_stack, &cookie);
 	if (ret < 0)
 		return NULL;
@@ -802,8 +840,11 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 		if (!unwind_deferred_between_images())
 			return NULL;
 		none = true;
-	} else if (unlikely(!xa_empty(&event->defer->drained))) {
-		perf_defer_name_drained(event->defer, cookie);
+	} else {
+		if (unlikely(joins))
+			perf_defer_count_again(client);
+		if (unlikely(!xa_empty(&event->defer->drained)))
+			perf_defer_name_drained(event->defer, cookie);
 	}
 
 	if (!kernel) {
@@ -869,6 +910,21 @@ static unsigned long perf_defer_waiting(struct perf_defer_client *client,
 	return asked - done;
 }
 
+/* How many wait; at times less, where some come and go meanwhile, never more. */
+static unsigned long perf_defer_waiting_still(struct perf_defer_client *client)
+{
+	unsigned long asked = 0, done = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		asked += READ_ONCE(per_cpu_ptr(client->count, cpu)->asked);
+	/* Who asks from here on is not counted; as above, pairs with the switch. */
+	smp_mb();
+	for_each_possible_cpu(cpu)
+		done += READ_ONCE(per_cpu_ptr(client->count, cpu)->done);
+	return (long)(asked - done) > 0 ? asked - done : 0;
+}
+
 static void perf_defer_free(struct work_struct *work)
 {
 	struct perf_defer_session *session =
@@ -889,7 +945,6 @@ static void perf_defer_free(struct work_struct *work)
 
 static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 {
-	static unsigned int sharers;
 	struct perf_defer_session *session;
 	int err;
 
@@ -910,7 +965,7 @@ static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 	err = perf_defer_client_init(&session->own);
 	if (err == -EBUSY) {
 		session->client = &shared_client;
-		session->sharer = sharers++ % BITS_PER_LONG;
+		session->sharer = perf_defer_new_sharer();
 	} else if (err) {
 		kfree(session);
 		return NULL;
@@ -1362,9 +1417,10 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 			.record	= { .cookie = left->cookie },
 		};
 
-		if (((left->dumpable && perf_defer_same_cred(left)) ||
+		/* In this order: with other credentials it may be shown, but not this. */
+		if (perf_defer_may_show(event, left->task) &&
+		    ((left->dumpable && perf_defer_same_cred(left)) ||
 		     perf_defer_may_show_all(event)) &&
-		    perf_defer_may_show(event, left->task) &&
 		    !perf_defer_is_drained(session, left->cookie))
 			perf_defer_write_remote(&output);
 		if (output.full) {
@@ -1427,7 +1483,7 @@ void perf_defer_drain_begin(struct perf_defer_drain *drain)
 	if (!event->attr.defer_output)
 		return;
 
-	waiting = perf_defer_waiting(session->client, NULL);
+	waiting = perf_defer_waiting_still(session->client);
 
 	guard(raw_spinlock_irq)(&session->lock);
 	perf_defer_make_room(session, waiting);
@@ -1521,7 +1577,7 @@ void perf_defer_drain_end(struct perf_defer_drain *drain)
 
 	/* One at a time: what the one finds no room for is left to the other. */
 	locked = !mutex_lock_killable(&session->drain);
-	waiting = perf_defer_waiting(session->client, NULL);
+	waiting = perf_defer_waiting_still(session->client);
 
 	scoped_guard(raw_spinlock_irq, &session->lock) {
 		perf_defer_make_room(session, waiting);
@@ -1531,7 +1587,7 @@ void perf_defer_drain_end(struct perf_defer_drain *drain)
 			perf_defer_end_turn(drain);
 	}
 
-	if (locked && !waiting)
+	if (locked && !perf_defer_waiting(session->client, NULL))
 		/* Of the tasks that were walked from outside none waits. */
 		perf_defer_forget_drained(session);
 	else if (locked && perf_defer_has_buffer(event))
