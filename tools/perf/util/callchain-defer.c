@@ -1340,10 +1340,11 @@ bool callchain_defer__must_wait(struct callchain_defer *cd, struct ordered_event
 
 		cd->bound_warned = true;
 		if (oe->cur_alloc_size > cd->max_bytes)
-			scnprintf(bound, sizeof(bound), "in %" PRIu64 " MiB", cd->max_bytes >> 20);
+			scnprintf(bound, sizeof(bound), "in %llu MiB",
+				  (unsigned long long)cd->max_bytes >> 20);
 		else
-			scnprintf(bound, sizeof(bound), "for %" PRIu64 " s",
-				  cd->max_wait / NSEC_PER_SEC);
+			scnprintf(bound, sizeof(bound), "for %llu s",
+				  (unsigned long long)cd->max_wait / NSEC_PER_SEC);
 		pr_warning("Held samples back %s, their user callchains did not come: delivering without\n",
 			   bound);
 	}

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <linux/time64.h>
 #include <linux/types.h>
 
 struct callchain_cursor;
@@ -30,6 +31,7 @@ struct callchain_defer_window {
 
 /* How long and in how much memory samples may wait, where nobody looks on */
 #define CALLCHAIN_DEFER__ANY_TIME	((u64)-1)
+#define CALLCHAIN_DEFER__LIVE_NSEC	(60ULL * NSEC_PER_SEC)
 #define CALLCHAIN_DEFER__PIPE_BYTES	(512ULL << 20)
 
 bool evlist__has_deferred_callchain(struct evlist *evlist);
