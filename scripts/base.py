@@ -215,8 +215,21 @@ def acquire(build, source, trial=None):
         return
     # before the minutes that unpacking may take
     refuse_edits(build)
+    fresh = base + ".new"
+    try:
+        take(source, fresh, log, version, depth)
+        if have and trial:
+            trial(fresh)
+    except Failure:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    write_text(os.path.join(build, "base.next"), want)
+    switch(build)
+
+
+def take(source, fresh, log, version, depth):
+    """Unpacks it, and looks whether it is what the series can be applied to."""
     with Step(f"base: unpacking Linux {version} from {source}"):
-        fresh = base + ".new"
         if os.path.exists(fresh):
             shutil.rmtree(fresh)
         unpack(source, fresh, log, depth)
@@ -231,7 +244,3 @@ def acquire(build, source, trial=None):
                                   "brings: it is to be a 6.12.y without the "
                                   "series (in a git repository: git worktree "
                                   "add DIRECTORY v6.12.N)")
-    if have and trial:
-        trial(fresh)
-    write_text(os.path.join(build, "base.next"), want)
-    switch(build)

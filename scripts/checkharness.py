@@ -554,8 +554,12 @@ def run_scripts(layer):
         before = sublevels(box)
         box.bad("tree", "--kernel-src", has_it,
                 says=(brought, "without the series"))
-        box.bad("tree", "--kernel-src", differs,
-                says=(series[0].name, "does not apply", "is not taken"))
+        for more in (), ("--base-only",):
+            box.bad("tree", "--kernel-src", differs, *more,
+                    says=(series[0].name, "does not apply", "is not taken"))
+        left = {n for n in os.listdir(box.build) if "trial" in n or
+                n.startswith("base.") and n != "base.id"}
+        assert not left, left
         for source in has_it, differs:
             shutil.rmtree(source)
         assert sublevels(box) == before
@@ -1110,10 +1114,11 @@ def time_limit(work):
     with open(image, "w") as f:
         f.write("a kernel\n")
     parsed = module.tap_results("ok 1 # SKIP of no name\nok 2 - b # SKIP x\n"
-                                "not ok 3 # TODO\nok 4\nok 5 five\n")
+                                "not ok 3 # TODO\nok 4\nok 5 five\n"
+                                "ok 6 - # SKIP nor this\n")
     if [(name, status) for name, status, _ in parsed] != [
             ("test 1", "skip"), ("b", "skip"), ("test 3", "not ok"),
-            ("test 4", "ok"), ("five", "ok")]:
+            ("test 4", "ok"), ("five", "ok"), ("test 6", "skip")]:
         raise Failure(f"TAP is taken as {parsed}")
     half = "1..3\nok 1 a\nnot ok 2 b\n# selftests: unwind: c\n"
     over = "vm: time limit of 1 s is over, 20 s after its last output\n"
@@ -1572,9 +1577,7 @@ def run_guest(layer):
             "host) a=max,-fsrm ;; esac; set -- \"$@\" \"$a\"; done")
         with open("/proc/sys/kernel/random/boot_id") as f:
             boot = f.read().strip()
-        kernel = os.stat(check.bzimage)
-        name = f"kvm-{kernel.st_size:x}-{kernel.st_mtime_ns:x}"
-        with open(os.path.join(build, "vm", name), "w") as f:
+        with open(os.path.join(build, "vm", "kvm"), "w") as f:
             f.write(f"{boot} kvm\n")
         # and so it is told what a guest under TCG is
         with open(os.path.join(check.build, "vm", "tsc")) as f:
