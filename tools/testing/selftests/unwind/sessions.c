@@ -440,6 +440,100 @@ TEST_F_TIMEOUT(sessions, shares_late, 120)
 		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
 }
 
+/*
+ * One asks for the stack of a task that waits for another one already, with which it
+ * shares a slot, and to whom it was of no interest before: the task goes on within its
+ * system call, which fills a pipe.
+ */
+struct writer {
+	pid_t		pid;
+	struct ut_stack	st;
+	int		pipe[2], go[2];
+	int		ready;
+};
+
+static void write_much(void *arg)
+{
+	static char buf[1 << 20];
+	struct writer *w = arg;
+
+	ut_syscall3(&w->st, __NR_write, w->pipe[1], buf, sizeof(buf));
+}
+
+static void writes(void *arg)
+{
+	ut_ladder(5, write_much, arg);
+}
+
+static void watch_writer(void *arg)
+{
+	struct writer *w = arg;
+	struct ut_opts opts = { .pid = w->pid };
+	struct ut_session s;
+	char byte;
+
+	w->ready = ut_open(&s, &opts) ||
+		   ut_add_tracepoint(&s, "syscalls", "sys_enter_write") < 0 ||
+		   ut_enable(&s) ? -1 : 1;
+	ut_read_all(w->go[0], &byte, 1);
+}
+
+TEST_F_TIMEOUT(sessions, shares_later, 120)
+{
+	struct writer *w = ut_shared(sizeof(*w));
+	struct ut_child c, watcher;
+	struct ut_opts opts = {};
+	struct ut_session s;
+	char page[4096];
+	int i, tp;
+
+	ASSERT_NE(NULL, w);
+	ASSERT_EQ(0, pipe(w->go));
+	ASSERT_EQ(0, pipe(w->pipe));
+	for (i = 0; i < CROWD; i++) {
+		self->p[i] = (struct profiler){ .t = self->t, .crowd = true,
+						.tp = "sys_enter_getppid" };
+		ASSERT_EQ(0, start(&self->p[i], &self->pc[i])) TH_LOG("profiler %d", i);
+	}
+	ASSERT_EQ(0, ut_fork(&c, writes, w));
+	w->pid = c.pid;
+	opts.pid = c.pid;
+	ASSERT_EQ(0, ut_open(&s, &opts));
+	tp = ut_add_tracepoint(&s, "sched", "sched_switch");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, ut_fork(&watcher, watch_writer, w));
+	ASSERT_EQ(0, ut_go(&watcher));
+	while (!UT_READ(w->ready))
+		usleep(1000);
+	ASSERT_EQ(1, w->ready);
+	ASSERT_EQ(0, ut_go(&c));
+	while (!UT_READ(w->st.nr))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(c.pid, "S"));
+
+	/* All who wait are looked at, and there is nothing to be had of them. */
+	ut_disable(&s);
+	ASSERT_EQ(0, ut_enable(&s));
+	ASSERT_EQ(0, ut_read_all(w->pipe[0], page, sizeof(page)));
+	do {
+		usleep(1000);
+		ASSERT_EQ(0, ut_drain(&s));
+	} while (!ut_count_samples(&s, tp, c.pid));
+	ASSERT_TRUE(ut_wait_state(c.pid, "S"));
+	ut_disable(&s);
+	ASSERT_EQ(0, ut_drain(&s));
+	EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, tp, c.pid, 0), &w->st));
+	EXPECT_EQ(0, ut_check(&s, UT_ALLOW_FOREIGN));
+
+	kill(c.pid, SIGKILL);
+	ut_wait(&c);
+	ASSERT_EQ(0, ut_write_all(w->go[1], "g", 1));
+	ASSERT_EQ(0, ut_wait(&watcher));
+	ut_close(&s);
+	for (i = 0; i < CROWD; i++)
+		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
+}
+
 /* What it takes to begin and to end does not depend on how many threads there are. */
 #define IDLE_THREADS	3000
 #define FEW_THREADS	1000	/* where each takes 10 ms */
