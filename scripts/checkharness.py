@@ -1114,7 +1114,7 @@ def time_limit(work):
     with open(image, "w") as f:
         f.write("a kernel\n")
     parsed = module.tap_results("ok 1 # SKIP of no name\nok 2 - b # SKIP x\n"
-                                "not ok 3 # TODO\nok 4\nok 5 five\n"
+                                "not ok 3 # exit=1\nok 4\nok 5 five\n"
                                 "ok 6 - # SKIP nor this\n")
     if [(name, status) for name, status, _ in parsed] != [
             ("test 1", "skip"), ("b", "skip"), ("test 3", "not ok"),

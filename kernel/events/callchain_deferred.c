@@ -743,6 +743,8 @@ static bool perf_defer_is_shared_with(struct perf_defer_session *session,
 /**
  * perf_defer_task_init - a new task has not been sampled
  * @task:	the task, a copy of the current one, which nobody else knows yet
+ *
+ * Context: Task context, in copy_process(). Takes no lock.
  */
 void perf_defer_task_init(struct task_struct *task)
 {
@@ -903,7 +905,10 @@ static unsigned long perf_defer_waiting(struct perf_defer_client *client,
 		asked += READ_ONCE(per_cpu_ptr(client->count, cpu)->asked);
 		again += READ_ONCE(per_cpu_ptr(client->count, cpu)->again);
 	}
-	/* Who is seen to have asked again is seen in perf_defer_is_drained(), too. */
+	/*
+	 * Who is seen to have asked again is seen in perf_defer_is_drained(), too, or in
+	 * perf_defer_is_shared_with(). Pairs with perf_defer_count_again().
+	 */
 	smp_rmb();
 	if (all)
 		*all = asked + again;
