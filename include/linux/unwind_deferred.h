@@ -56,7 +56,7 @@ void unwind_deferred_cancel(struct unwind_work *work);
 bool unwind_deferred_waits(struct unwind_work *work, struct task_struct *task);
 int unwind_deferred_remote(struct unwind_work *work, struct task_struct *task,
 			   struct unwind_stacktrace *trace, unsigned int max,
-			   u64 *cookie);
+			   bool interrupt, u64 *cookie);
 
 void unwind_deferred_task_init(struct task_struct *task);
 void unwind_deferred_exec(void);

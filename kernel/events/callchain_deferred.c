@@ -1207,12 +1207,14 @@ static bool perf_defer_waits_for(struct perf_defer_session *session,
 /*
  * Returns 0; -EAGAIN for a task that is running, -EBUSY for one whose memory map
  * is locked, to be looked at once more if there is time; -ENOSPC when the buffer
- * is full, and another event has its turn yet; -EACCES and -ENOMEM. The @last time
- * a locked one's stack is given up: it is an empty one.
+ * is full, and another event has its turn yet; -EACCES and -ENOMEM. One that is
+ * running when it is @late is interrupted. The @last time a locked one's stack is
+ * given up: it is an empty one.
  */
 static int perf_defer_drain_task(struct perf_defer_drain *drain,
 				 struct task_struct *task,
-				 struct unwind_stacktrace *trace, bool last)
+				 struct unwind_stacktrace *trace, bool late,
+				 bool last)
 {
 	struct perf_event *event = drain->event;
 	struct perf_defer_session *session = event->defer;
@@ -1239,7 +1241,7 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 	ret = unwind_deferred_remote(&session->client->work, task, trace,
 				     min_t(u32, event->attr.sample_max_stack,
 					   UNWIND_USER_MAX_ENTRIES),
-				     &output.record.cookie);
+				     late, &output.record.cookie);
 	if (ret && !(ret == -EBUSY && last)) {
 		/* One that does not wait any more is on its way out, and is counted. */
 		err = ret == -ESRCH ? -EAGAIN : ret;
@@ -1345,7 +1347,7 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 	nr = perf_defer_collect(client, tasks, max);
 	for (i = 0; i < nr; i++) {
 		switch (full ? 0 : perf_defer_drain_task(drain, tasks[i], trace,
-							 last)) {
+							 late, last)) {
 		case -EBUSY:
 			err = -EBUSY;
 			break;

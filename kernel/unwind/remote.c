@@ -13,6 +13,9 @@
  * near user space, and its switch count is the same, so that it has not run at
  * all.
  *
+ * A task that is running, in a system call that takes long, can be interrupted: on
+ * its CPU, in an interrupt, it is the current task, and does not run either.
+ *
  * Only memory that is present is read, as it is for a stack that is walked at the
  * time of the sample: userfaultfd, FUSE and swap cannot hold up the caller.
  */
@@ -21,16 +24,22 @@
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
+#include <linux/smp.h>
 #include <linux/unwind_deferred.h>
 #include <linux/unwind_user.h>
 #include <linux/uprobes.h>
 #include <linux/wait.h>
+
+#include <asm/tlb.h>
 
 #include "deferred.h"
 #include "user.h"
 
 /* As many uretprobes as a task can have pending, see kernel/events/uprobes.c. */
 #define REMOTE_URETPROBES	64
+
+/* A task that falls asleep before it is interrupted, and wakes before it is walked. */
+#define REMOTE_TRIES		8
 
 /**
  * struct remote_start - what a walk from outside starts from
@@ -71,28 +80,37 @@ static bool remote_late(struct task_struct *task)
 	return unwind_late(state, &info->regs, &now);
 }
 
-/* Called by task_call_func(): @task does not change meanwhile. */
-static int remote_look(struct task_struct *task, void *data)
+/* Note in @start what the walk of @task starts from; it does not run meanwhile. */
+static int remote_note(struct task_struct *task, struct remote_start *start)
 {
 	struct unwind_task_info *info = &task->unwind_info;
-	struct remote_start *start = data;
 
 	if (!unwind_waits(READ_ONCE(info->state), start->work, start->bit))
 		return -ESRCH;
 
-	/*
-	 * Not while it runs. Asleep, or waiting for a CPU, whatever it was doing:
-	 * as long as somebody waits, cookie and registers do not change.
-	 */
+	/* As long as somebody waits, cookie and registers do not change. */
+	start->cookie	= info->cookie;
+	start->regs	= info->regs;
+	/* 0 between the two reads in unwind_deferred_run() */
+	start->max	= READ_ONCE(info->want) ?: UINT_MAX;
+	start->no_stack	= info->exec == EXEC_NO_STACK || remote_late(task);
+	return 0;
+}
+
+/* Called by task_call_func(): @task does not change meanwhile. */
+static int remote_look(struct task_struct *task, void *data)
+{
+	struct remote_start *start = data;
+	int ret = remote_note(task, start);
+
+	if (ret)
+		return ret;
+
+	/* Not while it runs. Asleep, or waiting for a CPU, whatever it was doing. */
 	if (task_curr(task))
 		return -EAGAIN;
 
-	start->cookie	= info->cookie;
 	start->switches	= task->nvcsw + task->nivcsw;
-	start->regs	= info->regs;
-	/* 0 between the two reads in unwind_deferred_run(), asleep by preemption */
-	start->max	= READ_ONCE(info->want) ?: UINT_MAX;
-	start->no_stack	= info->exec == EXEC_NO_STACK || remote_late(task);
 	start->nr_real	= 0;
 #ifdef CONFIG_UPROBES
 	if (task->utask) {
@@ -210,6 +228,79 @@ static void remote_walk(struct remote_page *rp, const struct remote_start *start
 	remote_undo_uretprobes(rp->mm, start, trace);
 }
 
+/* Walk the stack of @task, which is not running. */
+static int remote_asleep(struct task_struct *task, struct remote_start *start,
+			 struct unwind_stacktrace *trace, unsigned int max)
+{
+	struct remote_page rp = {};
+	int ret, err;
+
+	ret = task_call_func(task, remote_look, start);
+	if (ret || start->no_stack)
+		return ret;
+
+	rp.mm = get_task_mm(task);
+	if (!rp.mm)
+		return -ESRCH;
+
+	if (mmap_read_trylock(rp.mm)) {
+		remote_walk(&rp, start, trace, min(max, start->max));
+		remote_page_put(&rp);
+		mmap_read_unlock(rp.mm);
+	} else {
+		ret = -EBUSY;
+	}
+	/* The task may have been the last user but us; leave that to a worker. */
+	mmput_async(rp.mm);
+
+	err = task_call_func(task, remote_look_again, start);
+	return err ?: ret;
+}
+
+struct remote_call {
+	struct task_struct		*task;
+	struct remote_start		*start;
+	struct unwind_stacktrace	*trace;
+	unsigned int			max;
+	int				ret;
+};
+
+/* Called by smp_call_function_single() where the task was running. */
+static void remote_interrupt(void *data)
+{
+	struct remote_call *call = data;
+	struct remote_start *start = call->start;
+
+	call->ret = -EAGAIN;
+	if (current != call->task || !nmi_uaccess_okay())
+		return;
+
+	/* It is interrupted where it can be preempted, or in user space. */
+	call->ret = remote_note(current, start);
+	if (call->ret || start->no_stack)
+		return;
+
+	pagefault_disable();
+	unwind_user_regs(call->trace, &start->regs, min(call->max, start->max));
+	pagefault_enable();
+}
+
+/* Walk the stack of @task, which is running. */
+static int remote_running(struct task_struct *task, struct remote_start *start,
+			  struct unwind_stacktrace *trace, unsigned int max)
+{
+	struct remote_call call = {
+		.task	= task,
+		.start	= start,
+		.trace	= trace,
+		.max	= max,
+	};
+
+	if (smp_call_function_single(task_cpu(task), remote_interrupt, &call, true))
+		return -EAGAIN;
+	return call.ret;
+}
+
 /**
  * unwind_deferred_waits - has a client asked for a task's stack and not got it?
  * @work:	the client, registered
@@ -229,31 +320,34 @@ bool unwind_deferred_waits(struct unwind_work *work, struct task_struct *task)
 }
 
 /**
- * unwind_deferred_remote - walk the stack that a sleeping task has been asked for
+ * unwind_deferred_remote - walk the stack that another task has been asked for
  * @work:	the client that asked; stays registered meanwhile
  * @task:	the task, not the current one
  * @trace:	@trace->entries has room for @max entries; @trace->nr is set
  * @max:	the most entries to store, 1 to UNWIND_USER_MAX_ENTRIES
+ * @interrupt:	if the task is running, interrupt its CPU for the time of the walk
  * @cookie:	set to the name of the stack
  *
  * The request stays as it is: when the task goes on, the client's callback is
  * called for it. The caller checks that the stack may be shown to whom it is for.
  *
  * Context: Task context, may sleep, but not for the task, its locks or its memory.
+ * With @interrupt it waits for a CPU that has interrupts off.
  * Return:
  * * 0		- @trace and @cookie are good. @trace->nr is 0 where there is none.
  * * -EBUSY	- @cookie is good; somebody holds the lock of the task's memory map
- * * -EAGAIN	- the task is running, or has been meanwhile
+ * * -EAGAIN	- the task is running, or has been meanwhile; with @interrupt, it was
+ *		  neither found running nor asleep for the time of a walk
  * * -ESRCH	- the task does not wait, or is exiting
  * * -ENOMEM
  */
 int unwind_deferred_remote(struct unwind_work *work, struct task_struct *task,
 			   struct unwind_stacktrace *trace, unsigned int max,
-			   u64 *cookie)
+			   bool interrupt, u64 *cookie)
 {
+	unsigned int tries = interrupt ? REMOTE_TRIES : 1;
 	struct remote_start *start __free(kfree) = NULL;
-	struct remote_page rp = {};
-	int ret, err, bit;
+	int ret, bit;
 
 	trace->nr = 0;
 	bit = READ_ONCE(work->bit);
@@ -266,27 +360,18 @@ int unwind_deferred_remote(struct unwind_work *work, struct task_struct *task,
 	start->work = work;
 	start->bit = bit;
 
-	ret = task_call_func(task, remote_look, start);
+	do {
+		trace->nr = 0;
+		ret = remote_asleep(task, start, trace, max);
+		if (ret == -EAGAIN && interrupt) {
+			trace->nr = 0;
+			ret = remote_running(task, start, trace, max);
+		}
+	} while (ret == -EAGAIN && --tries);
+
 	if (ret)
-		return ret;
-	*cookie = start->cookie;
-	if (start->no_stack)
-		return 0;
-
-	rp.mm = get_task_mm(task);
-	if (!rp.mm)
-		return -ESRCH;
-
-	if (mmap_read_trylock(rp.mm)) {
-		remote_walk(&rp, start, trace, min(max, start->max));
-		remote_page_put(&rp);
-		mmap_read_unlock(rp.mm);
-	} else {
-		ret = -EBUSY;
-	}
-	/* The task may have been the last user but us; leave that to a worker. */
-	mmput_async(rp.mm);
-
-	err = task_call_func(task, remote_look_again, start);
-	return err ?: ret;
+		trace->nr = 0;
+	if (!ret || ret == -EBUSY)
+		*cookie = start->cookie;
+	return ret;
 }

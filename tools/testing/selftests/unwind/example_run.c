@@ -152,7 +152,7 @@ FIXTURE_VARIANT_ADD(example, to_the_exit) {
 
 /* It is asleep in its system call when the profile ends. */
 FIXTURE_VARIANT_ADD(example, left_asleep) {
-	.seconds = "5", .chunks = "12",
+	.seconds = "10", .chunks = "12",
 };
 
 FIXTURE_SETUP(example)

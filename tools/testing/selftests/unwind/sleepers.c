@@ -417,8 +417,9 @@ TEST_F(at_the_end, vfork_parent)
 }
 
 /*
- * In a long system call on another CPU, and not asleep: it comes out by itself. By
- * then it has its own stack or it has none, but never another's.
+ * In a long system call on another CPU, and not asleep: it comes out by itself, or it
+ * is interrupted, and it has its own stack. None if it is in the middle of its walk for
+ * as long as that waits, on a machine that has much else to do.
  */
 static void long_call(void *arg)
 {
@@ -616,7 +617,8 @@ TEST_F_TIMEOUT(at_the_end, waking, 250)
 		ut_forget(&self->s);
 	}
 	TH_LOG("%lu samples, %lu without a record", samples, missing);
-	EXPECT_LT(ROUNDS, samples);
+	/* Few a round, where there is much else to do. */
+	EXPECT_LT(ROUNDS / 4, samples);
 	/* One whose CPU somebody else has for longer than a disable waits. */
 	EXPECT_GE(samples / 10, missing);
 }
@@ -1109,7 +1111,7 @@ TEST_F(locked, map)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* In a system call for a long time, and not to be had for a stack: it is not waited for. */
+/* In a system call for a long time: it is not waited for, but has its stack. */
 static void run_on(void *arg)
 {
 	static char buf[1 << 20];
@@ -1146,7 +1148,9 @@ TEST_F(at_the_end, runs_on)
 	/* 50, on a machine that has nothing else to do. */
 	EXPECT_LT(ms, 2000);
 	ASSERT_EQ(0, ut_drain(&self->s));
-	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_UNRESOLVED));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
+				&self->sh->st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
 /* The one who disables the event has asked for a stack in that very call. */

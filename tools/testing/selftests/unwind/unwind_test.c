@@ -427,7 +427,7 @@ static int drain_ring(struct ut_session *s, unsigned int idx)
 
 	while (tail < head) {
 		struct perf_event_header hdr;
-		struct ut_rec r = { .ring = idx };
+		struct ut_rec r = { .ring = idx, .seq = s->nr_recs };
 		size_t first, off = tail % ring->size;
 
 		/* Records are multiples of 8 bytes: a header never wraps. */
@@ -462,8 +462,18 @@ static int drain_ring(struct ut_session *s, unsigned int idx)
 	return err;
 }
 
+static int cmp_time(const void *a, const void *b)
+{
+	const struct ut_rec *x = a, *y = b;
+
+	if (x->time != y->time)
+		return x->time < y->time ? -1 : 1;
+	return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
 int ut_drain(struct ut_session *s)
 {
+	size_t from = s->nr_recs;
 	unsigned int i;
 	int err = 0;
 
@@ -471,6 +481,9 @@ int ut_drain(struct ut_session *s)
 		if (s->ring[i].base)
 			err |= drain_ring(s, i);
 	}
+	/* A task that has moved has its samples in several. */
+	if (s->nr_rings > 1)
+		qsort(s->rec + from, s->nr_recs - from, sizeof(*s->rec), cmp_time);
 	return err;
 }
 

@@ -72,6 +72,7 @@ struct ut_rec {
 	__u16		misc;
 	__u16		size;
 	unsigned int	ring;		/* index into the session's rings */
+	size_t		seq;		/* which it was to be read */
 	__u32		pid, tid;
 	__u32		cpu;
 	__u64		time;
