@@ -28,8 +28,9 @@
  * ends. So disabling an event with attr.defer_output, by ioctl or prctl, looks for
  * the tasks that the session still waits for, walks their stacks from outside and
  * writes them into the event's buffer. A task that is running gets a moment to
- * come out by itself or to fall asleep; as its record no longer finds an enabled
- * event, it leaves a copy with the session, for the one who is disabling.
+ * come out by itself or to fall asleep, and is interrupted when it does not; if its
+ * record no longer finds an enabled event, it leaves a copy with the session, for
+ * the one who is disabling.
  *
  * A task that sleeps on may be sampled again when the profile is enabled again. Its
  * stack is written a second time then, and only then: the reader of the first part
@@ -68,6 +69,8 @@
  * the lock of a sleeping one's memory map is waited for.
  */
 #define PERF_DEFER_DRAIN_MS	50
+/* and how many more looks there are after that, for those who come out just then */
+#define PERF_DEFER_MORE		2
 #define PERF_DEFER_LOCK_MS	200
 
 /**
@@ -1165,6 +1168,25 @@ static bool perf_defer_last_takes(struct perf_event *event)
 	return true;
 }
 
+/* Has @task an event of the session to give a record to when it comes out? */
+static bool perf_defer_has_taker(struct perf_defer_session *session,
+				 struct task_struct *task)
+{
+	struct perf_event *event;
+
+	guard(raw_spinlock_irq)(&session->lock);
+	list_for_each_entry(event, &session->outputs, defer_entry) {
+		if (perf_defer_takes(event) && perf_defer_has_buffer(event))
+			return true;
+	}
+	list_for_each_entry(event, &session->targets, defer_entry) {
+		if (event->hw.target == task && perf_defer_takes(event) &&
+		    perf_defer_has_buffer(event))
+			return true;
+	}
+	return false;
+}
+
 /* And has no other one that is being disabled its turn yet? */
 static bool perf_defer_is_last(struct perf_defer_drain *drain)
 {
@@ -1208,8 +1230,8 @@ static bool perf_defer_waits_for(struct perf_defer_session *session,
  * Returns 0; -EAGAIN for a task that is running, -EBUSY for one whose memory map
  * is locked, to be looked at once more if there is time; -ENOSPC when the buffer
  * is full, and another event has its turn yet; -EACCES and -ENOMEM. One that is
- * running when it is @late is interrupted. The @last time a locked one's stack is
- * given up: it is an empty one.
+ * running when it is @late is interrupted, unless it needs nobody. The @last time a
+ * locked one's stack is given up: it is an empty one.
  */
 static int perf_defer_drain_task(struct perf_defer_drain *drain,
 				 struct task_struct *task,
@@ -1225,6 +1247,8 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 		.ids	= &ids,
 		.trace	= trace,
 	};
+	unsigned int max = min_t(u32, event->attr.sample_max_stack,
+				 UNWIND_USER_MAX_ENTRIES);
 	int ret, err = 0;
 
 	if (!perf_defer_is_shared_with(session, task))
@@ -1238,10 +1262,11 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 	if (!perf_defer_get_ids(&ids, task))
 		goto out;
 
-	ret = unwind_deferred_remote(&session->client->work, task, trace,
-				     min_t(u32, event->attr.sample_max_stack,
-					   UNWIND_USER_MAX_ENTRIES),
-				     late, &output.record.cookie);
+	ret = unwind_deferred_remote(&session->client->work, task, trace, max, false,
+				     &output.record.cookie);
+	if (ret == -EAGAIN && late && !perf_defer_has_taker(session, task))
+		ret = unwind_deferred_remote(&session->client->work, task, trace, max,
+					     true, &output.record.cookie);
 	if (ret && !(ret == -EBUSY && last)) {
 		/* One that does not wait any more is on its way out, and is counted. */
 		err = ret == -ESRCH ? -EAGAIN : ret;
@@ -1264,7 +1289,7 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 	if (!perf_defer_set_drained(session, output.record.cookie))
 		goto out;
 	/*
-	 * It may have woken up since the walk. Pairs with the cmpxchg in
+	 * It may have gone on since the walk. Pairs with the cmpxchg in
 	 * unwind_take(): either the task is still seen to wait here, and finds the
 	 * mark when it comes by, or it may have missed the mark and written its
 	 * stack by itself. Then the mark goes, unless the task has found it after
@@ -1525,8 +1550,8 @@ static void perf_defer_drain_all(struct perf_defer_drain *drain)
 {
 	struct perf_event *event = drain->event;
 	unsigned long deadline, patience, delay = 1;
+	unsigned int max, more = PERF_DEFER_MORE;
 	struct unwind_stacktrace trace = {};
-	unsigned int max;
 	bool late;
 	int err;
 
@@ -1542,11 +1567,12 @@ static void perf_defer_drain_all(struct perf_defer_drain *drain)
 		late = time_after(jiffies, deadline);
 		err = perf_defer_drain_tasks(drain, &trace, late,
 					     time_after(jiffies, patience));
-		if (!err || (err == -EAGAIN && late))
+		/* Who has just come out is about to leave a stack. */
+		if (!err || (err == -EAGAIN && late && !more--))
 			break;
 
 		perf_defer_drain_left(drain, true, false);
-		schedule_timeout_killable(delay);
+		schedule_timeout_killable(err == -EAGAIN && late ? 1 : delay);
 		if (fatal_signal_pending(current))
 			break;
 		delay = min(2 * delay, msecs_to_jiffies(PERF_DEFER_DRAIN_MS));
@@ -1561,10 +1587,11 @@ static void perf_defer_drain_all(struct perf_defer_drain *drain)
  * Writes into the event's buffer the stacks that its session still waits for. That
  * takes a look at two counters of every CPU where there is none, and else the time
  * of the walks; where tasks are running at most PERF_DEFER_DRAIN_MS, once for all
- * events that are disabled within a second and once more for the last one; where
- * memory maps are locked at most PERF_DEFER_LOCK_MS, once for each such task; where
- * other threads disable events of the session, theirs. An event without a buffer
- * hands out the stack of the current task, no more.
+ * events that are disabled within a second and once more for the last one, and then
+ * an interrupt of each CPU on which one still is; where memory maps are locked at most
+ * PERF_DEFER_LOCK_MS, once for each such task; where other threads disable events of
+ * the session, theirs. An event without a buffer hands out the stack of the current
+ * task, no more.
  *
  * Context: Task context, may sleep. No lock of the event or its context is held.
  * Takes the session's @drain.

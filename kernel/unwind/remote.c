@@ -80,13 +80,15 @@ static bool remote_late(struct task_struct *task)
 	return unwind_late(state, &info->regs, &now);
 }
 
-/* Note in @start what the walk of @task starts from; it does not run meanwhile. */
-static int remote_note(struct task_struct *task, struct remote_start *start)
+static bool remote_waits(struct task_struct *task, const struct remote_start *start)
+{
+	return unwind_waits(READ_ONCE(task->unwind_info.state), start->work, start->bit);
+}
+
+/* Note in @start what the walk of @task starts from, which waits and does not go on. */
+static void remote_note(struct task_struct *task, struct remote_start *start)
 {
 	struct unwind_task_info *info = &task->unwind_info;
-
-	if (!unwind_waits(READ_ONCE(info->state), start->work, start->bit))
-		return -ESRCH;
 
 	/* As long as somebody waits, cookie and registers do not change. */
 	start->cookie	= info->cookie;
@@ -94,22 +96,21 @@ static int remote_note(struct task_struct *task, struct remote_start *start)
 	/* 0 between the two reads in unwind_deferred_run() */
 	start->max	= READ_ONCE(info->want) ?: UINT_MAX;
 	start->no_stack	= info->exec == EXEC_NO_STACK || remote_late(task);
-	return 0;
 }
 
 /* Called by task_call_func(): @task does not change meanwhile. */
 static int remote_look(struct task_struct *task, void *data)
 {
 	struct remote_start *start = data;
-	int ret = remote_note(task, start);
 
-	if (ret)
-		return ret;
+	if (!remote_waits(task, start))
+		return -ESRCH;
 
 	/* Not while it runs. Asleep, or waiting for a CPU, whatever it was doing. */
 	if (task_curr(task))
 		return -EAGAIN;
 
+	remote_note(task, start);
 	start->switches	= task->nvcsw + task->nivcsw;
 	start->nr_real	= 0;
 #ifdef CONFIG_UPROBES
@@ -126,11 +127,10 @@ static int remote_look(struct task_struct *task, void *data)
 /* Called by task_call_func(): has @task not run since remote_look()? */
 static int remote_look_again(struct task_struct *task, void *data)
 {
-	struct unwind_task_info *info = &task->unwind_info;
 	struct remote_start *start = data;
 
-	if (!unwind_waits(READ_ONCE(info->state), start->work, start->bit) ||
-	    READ_ONCE(info->cookie) != start->cookie)
+	if (!remote_waits(task, start) ||
+	    READ_ONCE(task->unwind_info.cookie) != start->cookie)
 		return -ESRCH;
 	if (task_curr(task) || task->nvcsw + task->nivcsw != start->switches)
 		return -EAGAIN;
@@ -268,16 +268,29 @@ struct remote_call {
 /* Called by smp_call_function_single() where the task was running. */
 static void remote_interrupt(void *data)
 {
+	struct unwind_task_info *info = &current->unwind_info;
 	struct remote_call *call = data;
 	struct remote_start *start = call->start;
 
 	call->ret = -EAGAIN;
 	if (current != call->task || !nmi_uaccess_okay())
 		return;
+	if (!remote_waits(current, start)) {
+		call->ret = -ESRCH;
+		return;
+	}
 
-	/* It is interrupted where it can be preempted, or in user space. */
-	call->ret = remote_note(current, start);
-	if (call->ret || start->no_stack)
+	remote_note(current, start);
+	/*
+	 * What an NMI has asked for looks late while the registers are changed, too,
+	 * see unwind_deferred_before(). The task knows better, and goes on now.
+	 */
+	if (start->no_stack && info->exec != EXEC_NO_STACK &&
+	    (READ_ONCE(info->state) & STATE_NMI))
+		return;
+
+	call->ret = 0;
+	if (start->no_stack)
 		return;
 
 	pagefault_disable();

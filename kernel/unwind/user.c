@@ -257,7 +257,8 @@ static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace)
  *
  * Context: Task context of a task with an mm. May fault and sleep; a fault that
  * does not come back (userfaultfd, FUSE) ends when the task is killed. Of a task
- * that is dying or in an execve() only what is present is read.
+ * that is dying or in an execve() only what is present is read. Or an interrupt of
+ * such a task, with page faults disabled.
  */
 void unwind_user_regs(struct unwind_stacktrace *trace,
 		      const struct unwind_user_regs *regs, unsigned int max)

@@ -76,7 +76,7 @@ arch_unwind_user_flat(const struct unwind_user_regs *regs)
  * @cs_base:	set to the linear address of the code segment
  * @ss_base:	set to the linear address of the stack segment
  *
- * Context: Task context of the task that @regs belong to.
+ * Context: Task context of the task that @regs belong to, or an interrupt of it.
  * Return: false where the code segment is none of 32-bit code, so that the
  * size of its stack words is not known.
  */
