@@ -93,10 +93,11 @@
  * handed out before, by unwind_deferred_flush(), and again after, for what was
  * asked for meanwhile. In between, a stack that was asked for before the change
  * is walked from the registers as they were; the memory above the stack pointer
- * stays what it was. For an NMI that found them as they were, they are noted: there
- * is no return to user space in between. One may find them half changed, and is given
- * no stack, as above. A request after the change opens a generation of its own, or
- * is refused while somebody waits for the one before (-EAGAIN).
+ * stays what it was. Signal delivery and uprobes note them as they were, for an NMI
+ * that found them so: there is no return to user space in between. One may find them
+ * half changed, and is given no stack, as above. A request after the change opens a
+ * generation of its own, or is refused while somebody waits for the one before
+ * (-EAGAIN).
  *
  * Clients
  *

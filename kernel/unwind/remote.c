@@ -349,8 +349,7 @@ bool unwind_deferred_waits(struct unwind_work *work, struct task_struct *task)
  * Return:
  * * 0		- @trace and @cookie are good. @trace->nr is 0 where there is none.
  * * -EBUSY	- @cookie is good; somebody holds the lock of the task's memory map
- * * -EAGAIN	- the task is running, or has been meanwhile; with @interrupt, it was
- *		  neither found running nor asleep for the time of a walk
+ * * -EAGAIN	- it is running, or was meanwhile; with @interrupt: in each of some tries
  * * -ESRCH	- the task does not wait, or is exiting
  * * -ENOMEM
  */
