@@ -101,6 +101,10 @@ def read_all(perf, name, directory):
         # perf inject passes on what is compressed, unless it merges
         if name in ENDED and what != "inject" and said.count(ENDED[name]) != 1:
             raise Failure(f"perf {what}: not once {ENDED[name]!r}:\n{said}")
+        # its words of two values would be written the other way round
+        if what.startswith("inject") and name.endswith("-big") and \
+           "of the other endianness" not in said:
+            raise Failure(f"perf {what}: {name} is not refused:\n{said}")
         if name not in EXPECTED:
             continue
         counts = EXPECTED[name]

@@ -111,6 +111,8 @@
 
 /* header.size is 16 bit wide */
 #define MAX_EVENT_SIZE		((size_t)USHRT_MAX + 1)
+/* Of a record that is not mapped, what is read at first: few are longer */
+#define FETCH_SIZE		((size_t)4096)
 #define SCAN_SIZE		((size_t)32 << 20)
 #define ARENA_SHIFT		20
 #define ARENA_SIZE		((size_t)1 << ARENA_SHIFT)
@@ -547,6 +549,7 @@ static union perf_event *defer_fetch(struct callchain_defer *cd, u64 loc)
 	struct perf_event_header hdr;
 	struct defer_file *file;
 	const void *raw;
+	ssize_t got;
 
 	if (loc & LOC_COPY)
 		return (void *)cd->arena[offset >> ARENA_SHIFT] + (offset & (ARENA_SIZE - 1));
@@ -559,16 +562,18 @@ static union perf_event *defer_fetch(struct callchain_defer *cd, u64 loc)
 
 		raw = file->map + pos;
 		memcpy(&hdr, raw, sizeof(hdr));
-		if (hdr.type != PERF_RECORD_CALLCHAIN_DEFERRED ||
-		    hdr.size > file->map_len - pos)
+		if (hdr.type != PERF_RECORD_CALLCHAIN_DEFERRED)
 			return NULL;
-		if (!((unsigned long)raw % sizeof(u64)))
-			return (void *)raw;
-		return defer_image(cd, raw, hdr.size);
+		/* Else it goes on behind the window */
+		if (hdr.size <= file->map_len - pos) {
+			if (!((unsigned long)raw % sizeof(u64)))
+				return (void *)raw;
+			return defer_image(cd, raw, hdr.size);
+		}
 	}
 
-	if (pread(file->fd, cd->image, min_t(u64, MAX_EVENT_SIZE, file->end - offset),
-		  offset) < (ssize_t)sizeof(hdr))
+	got = pread(file->fd, cd->image, min_t(u64, FETCH_SIZE, file->end - offset), offset);
+	if (got < (ssize_t)sizeof(hdr))
 		return NULL;
 
 	memcpy(&hdr, cd->image, sizeof(hdr));
@@ -576,6 +581,10 @@ static union perf_event *defer_fetch(struct callchain_defer *cd, u64 loc)
 		perf_event_header__bswap(&hdr);
 	if (hdr.type != PERF_RECORD_CALLCHAIN_DEFERRED || hdr.size < sizeof(hdr) ||
 	    hdr.size > file->end - offset)
+		return NULL;
+	if (hdr.size > got &&
+	    pread(file->fd, (void *)cd->image + got, hdr.size - got, offset + got) !=
+	    hdr.size - got)
 		return NULL;
 	return defer_image(cd, cd->image, hdr.size);
 }
