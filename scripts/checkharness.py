@@ -817,10 +817,16 @@ def full_disks(box):
 
 def ended(layer):
     """scripts/step takes what it started with it."""
-    pid_file = layer.log("step.pid")
+    # also while it waits for the end of what has closed its output
+    for number, closed in enumerate(("", "exec >/dev/null 2>&1;")):
+        ended_with(layer.log(f"step{number}.log"),
+                   layer.log(f"step{number}.pid"), closed)
+
+
+def ended_with(log, pid_file, closed):
     step = subprocess.Popen(
-        [os.path.join(TOP, "scripts/step"), "test", layer.log("step.log"),
-         "1", "--", "sh", "-c", f"echo $$ >'{pid_file}'; exec sleep 1000"],
+        [os.path.join(TOP, "scripts/step"), "test", log, "1", "--", "sh", "-c",
+         f"{closed} echo $$ >'{pid_file}'; exec sleep 1000"],
         stdout=subprocess.DEVNULL)
     pid = ""
     for _ in range(300):
@@ -831,7 +837,12 @@ def ended(layer):
             break
         time.sleep(0.1)
     step.terminate()
-    step.wait()
+    try:
+        step.wait(20)
+    except subprocess.TimeoutExpired:
+        step.kill()
+        os.kill(int(pid), 9)
+        raise Failure("it waits for ever") from None
     try:
         os.kill(int(pid), 9)
     except ProcessLookupError:
