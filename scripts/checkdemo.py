@@ -12,7 +12,7 @@ LEFT = ("perf.data", "script.txt", "report.txt", "flamegraph.html")
 FIGURES = re.compile(
     r"^(deferred|immediate): +(\d+) samples, +(\d+) deferred records, "
     r"+(\d+) bytes in perf.data$", re.M)
-# of every process of the host's that is profiled there are some
+# long enough that there are samples of it in both modes
 COMMAND = "dd if=/dev/zero of=/dev/null bs=256k count=4000"
 
 

@@ -65,13 +65,13 @@
 #include "internal.h"
 
 /*
- * When an event is disabled: how long a running task has to come out, and how long
- * the lock of a sleeping one's memory map is waited for.
+ * When an event is disabled: how long a running task has to come out, how long the
+ * lock of a sleeping one's memory map is waited for, and how many more looks there
+ * are behind the first of these times, for those who come out just then.
  */
 #define PERF_DEFER_DRAIN_MS	50
-/* and how many more looks there are after that, for those who come out just then */
-#define PERF_DEFER_MORE		2
 #define PERF_DEFER_LOCK_MS	200
+#define PERF_DEFER_MORE		2
 
 /**
  * struct perf_defer_client - what requests are made with
@@ -1230,8 +1230,9 @@ static bool perf_defer_waits_for(struct perf_defer_session *session,
  * Returns 0; -EAGAIN for a task that is running, -EBUSY for one whose memory map
  * is locked, to be looked at once more if there is time; -ENOSPC when the buffer
  * is full, and another event has its turn yet; -EACCES and -ENOMEM. One that is
- * running when it is @late is interrupted, unless it needs nobody. The @last time a
- * locked one's stack is given up: it is an empty one.
+ * running when it is @late is interrupted, unless an event is left that takes what
+ * it writes by itself. The @last time a locked one's stack is given up: it is an
+ * empty one.
  */
 static int perf_defer_drain_task(struct perf_defer_drain *drain,
 				 struct task_struct *task,
