@@ -2,6 +2,8 @@
 #
 # The only front door; make help lists what it opens.
 
+# of make -n, which what makes a makefile is not told of
+dry := $(findstring n,$(firstword -$(MAKEFLAGS)))
 MAKEFLAGS += --no-print-directory
 SHELL := /bin/sh
 
@@ -17,6 +19,8 @@ export BUILD := $(build)
 # would hand CMD on with its dollar signs looked at
 export RUN_CMD := $(value CMD)
 unexport CMD
+# for how long make demo takes
+export DEMO_BEGUN := $(if $(filter demo,$(MAKECMDGOALS)),$(shell date +%s))
 export KERNEL_SRC JOBS ACCEL LAYER PEER_PERF
 export STRESS_SECONDS FUZZ_SECONDS FUZZ_EVENTS_SECONDS CHECK_MINUTES
 
@@ -154,14 +158,16 @@ fuzz: packages-check tree
 	@scripts/fuzz --build $(build) --seconds $(or $(FUZZ_SECONDS),600) $(ARGS)
 
 # make ends with 2 whatever status other than 0 a recipe had. For the command's
-# own it loads a function that ends it (qemu/makeexit.c); where that cannot be
-# built, the status is told as "Error N". build/vm.status has it in both cases.
+# own it loads a function that ends it (qemu/makeexit.c), for which it needs a
+# compiler before anything else; where there will be none, the status is told as
+# "Error N". build/vm.status has it in both cases.
 ifneq ($(filter vm,$(MAKECMDGOALS)),)
 -load $(build)/vm/makeexit.so
 endif
 
 $(build)/vm/makeexit.so: qemu/makeexit.c
 	@mkdir -p $(@D)
+	@$(if $(dry),,command -v gcc >/dev/null || scripts/packages || :)
 	@gcc -O2 -Wall -shared -fPIC -o $@ $< 2>/dev/null || :
 
 loaded = $(filter %/makeexit.so,$(.LOADED))
@@ -175,8 +181,7 @@ vm-run: $(which) perf
 # what a recipe says is expanded before any of it is run, hence two targets; and
 # with make -n too, which runs nothing
 vm: vm-run
-	@$(if $(findstring n,$(firstword -$(MAKEFLAGS))),,$(if $(loaded),$(exit-with \
-		$(file <$(build)/vm.status)))):
+	@$(if $(dry),,$(if $(loaded),$(exit-with $(file <$(build)/vm.status)))):
 
 demo: kernel perf
 	@scripts/demo --build $(build) --smp $(SMP) --mem $(MEM) \

@@ -17,15 +17,25 @@ COMMAND = "dd if=/dev/zero of=/dev/null bs=256k count=4000"
 
 
 def demo(layer, name, own=""):
-    """Runs it; what it printed, and {mode: (samples, records, bytes)}."""
+    """Runs it; what it printed, where it left what it made, and {mode:
+    (samples, records, bytes)}.
+
+    @own is a command for make, where that builds in this directory, and may.
+    """
     build = layer.check.build
     out = layer.log(name)
     log = layer.log(f"{name}.log")
+    env = {k: v for k, v in os.environ.items()
+           if not k.startswith("MAKE") and k not in ("MFLAGS", "DEMO_BEGUN")}
+    command = [os.path.join(TOP, "scripts", "demo"), "--build", build, "--out",
+               out]
+    if own and layer.check.builds and \
+            os.path.realpath(build) == os.path.join(TOP, "build"):
+        command = ["make", "demo", f"CMD={own}"]
+        out = os.path.join(build, "demo")
     with open(log, "w") as f:
-        result = subprocess.run(
-            [os.path.join(TOP, "scripts", "demo"), "--build", build, "--out",
-             out], env=dict(os.environ, RUN_CMD=own), stdout=f,
-            stderr=subprocess.STDOUT)
+        result = subprocess.run(command, env=dict(env, RUN_CMD=own), cwd=TOP,
+                                stdout=f, stderr=subprocess.STDOUT)
     with open(log, errors="replace") as f:
         text = f.read()
     if result.returncode:
@@ -45,7 +55,7 @@ def demo(layer, name, own=""):
         if figures[mode][2] != size:
             raise Failure(f"{file} has {size} bytes, not those of {mode}, "
                           f"{figures[mode][2]}; log: {log}")
-    return text, figures
+    return text, out, figures
 
 
 def section(text, title):
@@ -57,7 +67,7 @@ def section(text, title):
 
 
 def own_program(layer):
-    text, figures = demo(layer, "own")
+    text, _, figures = demo(layer, "own")
     # one sample: kernel frames, then user frames down to main
     sample = section(text, "one merged sample")
     frames = [re.match(r"\s+([0-9a-f]+) (\S+)", line) for line in sample[1:]]
@@ -84,9 +94,8 @@ def own_program(layer):
 
 
 def own_command(layer):
-    _, figures = demo(layer, "command", COMMAND)
-    with open(os.path.join(layer.log("command"), "script.txt"),
-              errors="replace") as f:
+    _, out, figures = demo(layer, "command", COMMAND)
+    with open(os.path.join(out, "script.txt"), errors="replace") as f:
         text = f.read()
     if not re.search(r"^dd +\d+ ", text, re.M):
         raise Failure(f"no sample of it:\n{text[:1000]}")

@@ -663,6 +663,10 @@ def run_scripts(layer):
         layer.test(small, full_disks, box)
     layer.test("a build that is ended leaves nothing running", ended, layer)
     layer.test("so does a check, of all that it has started", ended_check, layer)
+    layer.test("make vm hands the status back where the compiler comes first",
+               vm_without_compiler, layer)
+    layer.test("a build whose output or log cannot be written ends",
+               step_not_read, layer)
     layer.test("two builds in one directory come one after the other",
                locked_builds, layer)
     layer.test("packages: named, and stops, without apt and without root",
@@ -849,6 +853,75 @@ def ended_with(log, pid_file, closed):
         assert step.returncode == 143, step.returncode
     else:
         raise Failure(f"the command went on as process {pid}")
+
+
+def vm_without_compiler(layer):
+    """The status that make vm ends with, where packages are installed first."""
+    top = os.path.join(layer.dir, "no-compiler")
+    tools = os.path.join(top, "tools")
+    for name in ("scripts", "qemu", "tools"):
+        os.makedirs(os.path.join(top, name))
+    for name in ("Makefile", "qemu/makeexit.c"):
+        shutil.copy(os.path.join(TOP, name), os.path.join(top, name))
+    for name in ("sh", "make", "mkdir", "rm", "ln", "as", "ld"):
+        os.symlink(shutil.which(name), os.path.join(tools, name))
+    gcc = os.path.join(tools, "gcc")
+    for name, text in (
+            ("scripts/packages", f"[ -e {gcc} ] || "
+             f"ln -s {shutil.which('gcc')} {gcc}; echo \"packages $*\""),
+            ("scripts/tree", ""), ("scripts/build", ""),
+            ("qemu/run", "exit 7")):
+        with open(os.path.join(top, name), "w") as f:
+            f.write(f"#!/bin/sh\n{text}\n")
+        os.chmod(os.path.join(top, name), 0o755)
+    env = {k: v for k, v in os.environ.items()
+           if not k.startswith("MAKE") and k not in ("MFLAGS", "BUILD")}
+    env["PATH"] = tools
+
+    def ends(status, *args):
+        result = subprocess.run(["make", *args, "vm", "CMD=exit 7"], cwd=top,
+                                env=env, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
+        assert result.returncode == status, result.stdout
+        return result.stdout
+
+    assert "packages \n" not in ends(0, "-n")
+    ends(7)
+    # and where there is one
+    ends(7)
+
+
+def step_not_read(layer):
+    """scripts/step ends what it has started when it cannot say how far it is."""
+    pid_file = layer.log("not-read.pid")
+    # more than a pipe holds, behind what is worth a word
+    command = f"echo $$ >'{pid_file}'; for i in $(seq 30); do echo '  CC  a.o'; " \
+        "done; sleep 2; yes '  CC  a.o' | head -c 300000; exec sleep 1000"
+    ours, theirs = pty.openpty()
+    for log, out, says in (
+            (layer.log("not-read.log"), theirs, "Input/output error"),
+            ("/dev/full", subprocess.DEVNULL, "No space left on device")):
+        step = subprocess.Popen(
+            [os.path.join(TOP, "scripts/step"), "test", log, "1", "--", "sh",
+             "-c", command], stdout=out, stderr=subprocess.PIPE, text=True)
+        if out == theirs:
+            os.close(theirs)
+            # what it says first, whole
+            while not os.read(ours, 1000).endswith(b"\n"):
+                pass
+            os.close(ours)
+        try:
+            said = step.communicate(timeout=30)[1]
+        except subprocess.TimeoutExpired:
+            step.kill()
+            with open(pid_file) as f:
+                os.kill(int(f.read()), 9)
+            raise Failure(f"{says}: it waits for ever") from None
+        assert step.returncode == 1, (step.returncode, said)
+        for words in (says, f"log: {log}", "run the same command again"):
+            assert words in said, said
+        with open(pid_file) as f:
+            assert not os.path.exists(f"/proc/{int(f.read())}"), said
 
 
 def ended_check(layer):
@@ -1395,6 +1468,13 @@ def run_guest(layer):
             assert f.read() == "kept\n"
 
     layer.test("the host's root read-only, a directory of it writable", world)
+
+    def cpus():
+        for number in ("1", "8"):
+            expect(run(f"smp{number}", "--smp", number, "--timeout", "240",
+                       "nproc"), 0, f"{number}\n")
+
+    layer.test("the fewest and the most CPUs", cpus)
 
     def large():
         result = run("large", "seq 1 300000")
