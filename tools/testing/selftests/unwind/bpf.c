@@ -303,25 +303,7 @@ TEST_F(bpf, raw_tracepoint)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-#define PMU	"/sys/bus/event_source/devices/"
-
 /* And on probes, of a function of the kernel's or of the test's. */
-static int add_probe(struct ut_session *s, const char *pmu, const char *path, __u64 addr)
-{
-	struct perf_event_attr attr = { .sample_period = 1, .probe_offset = addr };
-	char type_path[64];
-	long type;
-
-	snprintf(type_path, sizeof(type_path), PMU "%s/type", pmu);
-	if (ut_read_sysctl(type_path, &type)) {
-		ut_diag("%s: %s", type_path, strerror(errno));
-		return -1;
-	}
-	attr.type = type;
-	attr.uprobe_path = (unsigned long)path;
-	return ut_add(s, &attr);
-}
-
 TEST_F(bpf, kprobe)
 {
 	struct ut_stack st;
@@ -329,7 +311,7 @@ TEST_F(bpf, kprobe)
 
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	ASSERT_LE(0, tp);
-	probe = add_probe(&self->s, "kprobe", "__x64_sys_getppid", 0);
+	probe = ut_add_probe(&self->s, "kprobe", "__x64_sys_getppid", 0);
 	ASSERT_LE(0, probe);
 	prog = prog_load(BPF_PROG_TYPE_KPROBE, self->values, self->stacks, 0);
 	ASSERT_LE(0, prog);
@@ -378,7 +360,7 @@ static int probe_self(struct ut_session *s)
 	char path[PATH_MAX];
 	__u64 offset = probe_offset(path);
 
-	return offset ? add_probe(s, "uprobe", path, offset) : -1;
+	return offset ? ut_add_probe(s, "uprobe", path, offset) : -1;
 }
 
 /* Two events on it, and one of them has the program. */

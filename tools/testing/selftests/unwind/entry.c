@@ -403,6 +403,34 @@ TEST_F(entry, nmi_behind_the_exit_work)
 	EXPECT_LE(3, hits);
 }
 
+/*
+ * A probe there is no NMI where ftrace calls it. What is asked for is looked after in
+ * the next kernel entry, when the stack may be another one: it is an empty one.
+ */
+TEST_F(entry, probe_behind_the_exit_work)
+{
+	struct call c = {};
+	struct ut_stack got;
+	unsigned int i, n;
+	struct ut_rec *r;
+	int probe;
+
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	probe = ut_add_probe(&self->s, "kprobe", "switch_fpu_return", 0);
+	ASSERT_LE(0, probe);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	for (i = 0; i < 20; i++)
+		ASSERT_EQ(0, ut_ladder(7, sleep_a_little, &c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (n = 0; (r = ut_sample(&self->s, probe, 0, n)); n++) {
+		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got)) TH_LOG("sample %u", n);
+		EXPECT_EQ(0, got.nr) TH_LOG("sample %u", n);
+	}
+	EXPECT_LE(3, n);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 static void move_to(void *arg)
 {
 	struct call *c = arg;

@@ -87,11 +87,11 @@ static void ladder_exit(void *arg)
 	ut_ladder(6, call_exit, arg);
 }
 
-/* Watch the child, let it go and wait until it is gone. */
-#define RUN_CHILD(fn, sys, name, code) do {						\
+/* Watch the child with the event that is added, let it go, wait until it is gone. */
+#define RUN_CHILD(fn, add, code) do {							\
 	ASSERT_EQ(0, ut_fork(&self->c, fn, self->sh));					\
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit));	\
-	ASSERT_LE(0, ut_add_tracepoint(&self->s, sys, name));				\
+	ASSERT_LE(0, add);								\
 	ASSERT_EQ(0, ut_enable(&self->s));						\
 	ASSERT_EQ(0, ut_go(&self->c));							\
 	ASSERT_EQ(code, ut_wait(&self->c));						\
@@ -101,7 +101,8 @@ static void ladder_exit(void *arg)
 
 TEST_F(exit, exit_group)
 {
-	RUN_CHILD(ladder_exit_group, "syscalls", "sys_enter_exit_group", 3 << 8);
+	RUN_CHILD(ladder_exit_group,
+		  ut_add_tracepoint(&self->s, "syscalls", "sys_enter_exit_group"), 3 << 8);
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
 				&self->sh->st[0]));
 	EXPECT_EQ(1, ut_count(&self->s, PERF_RECORD_EXIT, self->c.pid));
@@ -110,40 +111,35 @@ TEST_F(exit, exit_group)
 
 TEST_F(exit, exit_of_the_only_thread)
 {
-	RUN_CHILD(ladder_exit, "syscalls", "sys_enter_exit", 4 << 8);
+	RUN_CHILD(ladder_exit,
+		  ut_add_tracepoint(&self->s, "syscalls", "sys_enter_exit"), 4 << 8);
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
 				&self->sh->st[0]));
 	EXPECT_EQ(1, ut_count(&self->s, PERF_RECORD_EXIT, self->c.pid));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/*
- * What is asked for when the task has begun to go is handed out as well, and what is
- * asked for behind that is walked at once, or else the memory would be gone.
- */
+/* What is asked for when the task has begun to go is handed out as well. */
 TEST_F(exit, on_the_way_out)
 {
-	static const char * const funcs[] = { "exit_signals", "seccomp_filter_release" };
+	RUN_CHILD(ladder_exit_group, ut_add_function(&self->s, "exit_signals"), 3 << 8);
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
+				&self->sh->st[0]));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* Behind that, who asks for the first time gets it at once, before the memory goes. */
+TEST_F(exit, behind_the_last_look)
+{
 	struct ut_stack got;
 	struct ut_rec *r;
-	unsigned int i;
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_exit_group, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit));
-	for (i = 0; i < ARRAY_SIZE(funcs); i++)
-		ASSERT_LE(0, ut_add_function(&self->s, funcs[i])) TH_LOG("%s", funcs[i]);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(3 << 8, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
-	for (i = 0; i < ARRAY_SIZE(funcs); i++) {
-		r = ut_sample(&self->s, i, self->c.pid, 0);
-		ASSERT_NE(NULL, r) TH_LOG("%s", funcs[i]);
-		EXPECT_EQ(i ? UT_IMMEDIATE : UT_DEFERRED, ut_user_stack(&self->s, r, &got))
-			TH_LOG("%s", funcs[i]);
-		EXPECT_TRUE(ut_same_stack(&got, &self->sh->st[0])) TH_LOG("%s", funcs[i]);
-	}
+	RUN_CHILD(ladder_exit_group, ut_add_function(&self->s, "seccomp_filter_release"),
+		  3 << 8);
+	r = ut_sample(&self->s, 0, self->c.pid, 0);
+	ASSERT_NE(NULL, r);
+	EXPECT_EQ(UT_IMMEDIATE, ut_user_stack(&self->s, r, &got));
+	EXPECT_TRUE(ut_same_stack(&got, &self->sh->st[0]));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -336,7 +332,8 @@ TEST_F(exit, exit_group_by_another_thread)
 
 	/* An event of the child alone sees the child alone. */
 	if (!variant->inherit) {
-		RUN_CHILD(others_exit_group, "syscalls", "sys_enter_pause", 5 << 8);
+		RUN_CHILD(others_exit_group,
+			  ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"), 5 << 8);
 		ASSERT_EQ(1, ut_count(&self->s, PERF_RECORD_SAMPLE, self->c.pid));
 		EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
 		EXPECT_EQ(0, ut_check(&self->s, 0));

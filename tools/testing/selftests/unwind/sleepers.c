@@ -1826,7 +1826,7 @@ struct stuck {
 	struct ut_session	*s;
 	unsigned long		fp;
 	pid_t			tid, caller;
-	int			go, done;
+	int			go, done, disables;
 };
 
 static void *stuck_disabler(void *arg)
@@ -1837,24 +1837,6 @@ static void *stuck_disabler(void *arg)
 	while (!UT_READ(st->go))
 		usleep(100);
 	ut_syscall_on(st->fp, st->fp, __NR_ioctl, st->s->ring[0].fd, PERF_EVENT_IOC_DISABLE, 0);
-	return NULL;
-}
-
-#define CALLS_MEANWHILE	2000
-
-static void *calls_meanwhile(void *arg)
-{
-	struct stuck *st = arg;
-	int i;
-
-	__atomic_store_n(&st->caller, gettid(), __ATOMIC_RELEASE);
-	while (UT_READ(st->go) < 2)
-		usleep(100);
-	for (i = 0; i < CALLS_MEANWHILE; i++)
-		syscall(__NR_getppid);
-	__atomic_store_n(&st->done, 1, __ATOMIC_RELEASE);
-	while (UT_READ(st->go) < 3)
-		usleep(100);
 	return NULL;
 }
 
@@ -1869,6 +1851,30 @@ static unsigned int possible_cpus(void)
 	if (f)
 		fclose(f);
 	return last + 1;
+}
+
+#define CALLS_MEANWHILE	2000
+
+static void *calls_meanwhile(void *arg)
+{
+	/* Another event is disabled again in so many calls: more than there is room for. */
+	int i, seen, every = 2 * possible_cpus();
+	struct stuck *st = arg;
+
+	__atomic_store_n(&st->caller, gettid(), __ATOMIC_RELEASE);
+	while (UT_READ(st->go) < 2)
+		usleep(100);
+	for (i = 0; i < CALLS_MEANWHILE; i++) {
+		syscall(__NR_getppid);
+		if (i % every)
+			continue;
+		for (seen = UT_READ(st->disables); seen == UT_READ(st->disables); )
+			usleep(100);
+	}
+	__atomic_store_n(&st->done, 1, __ATOMIC_RELEASE);
+	while (UT_READ(st->go) < 3)
+		usleep(100);
+	return NULL;
 }
 
 TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
@@ -1917,8 +1923,10 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 	ASSERT_EQ(1, poll(&pfd, 1, 10000));
 	ASSERT_EQ(POLLIN, pfd.revents);
 	__atomic_store_n(&st.go, 2, __ATOMIC_RELEASE);
-	while (!UT_READ(st.done))
+	while (!UT_READ(st.done)) {
 		ASSERT_EQ(0, ioctl(bare, PERF_EVENT_IOC_DISABLE, 0));
+		__atomic_add_fetch(&st.disables, 1, __ATOMIC_RELEASE);
+	}
 	zero.range.start = st.fp;
 	zero.range.len = page;
 	ASSERT_EQ(0, ioctl(pfd.fd, UFFDIO_ZEROPAGE, &zero));

@@ -290,6 +290,25 @@ int ut_add_function(struct ut_session *s, const char *name)
 	return ut_add(s, &attr);
 }
 
+int ut_add_probe(struct ut_session *s, const char *pmu, const char *where, __u64 offset)
+{
+	struct perf_event_attr attr = {
+		.sample_period	= 1,
+		.uprobe_path	= (unsigned long)where,
+		.probe_offset	= offset,
+	};
+	char path[64];
+	long type;
+
+	snprintf(path, sizeof(path), "/sys/bus/event_source/devices/%s/type", pmu);
+	if (ut_read_sysctl(path, &type)) {
+		ut_diag("%s: %s", path, strerror(errno));
+		return -1;
+	}
+	attr.type = type;
+	return ut_add(s, &attr);
+}
+
 static int all_ioctl(struct ut_session *s, unsigned long cmd, bool output_first)
 {
 	unsigned int i, e;

@@ -318,6 +318,31 @@ TEST_F(uprobes, interrupted_in_the_handler_of_a_return)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/* While the probe is still looked up: in the trampoline, with the callers of outer(). */
+TEST_F(uprobes, interrupted_before_the_handler_of_a_return)
+{
+	struct ut_stack want, got;
+	int again = 0, func;
+
+	unprobed(0);
+	want = entered;
+	/* Of the outer one of two pending ones it asks whether it still is pending. */
+	func = ut_add_function(&self->s, "arch_uretprobe_is_alive");
+	ASSERT_LE(0, func);
+	ASSERT_LE(0, add_probe(&self->s, outer, true));
+	ASSERT_LE(0, add_probe(&self->s, middle, true));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(4, outer, &again));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	/* When middle() is entered, where both are looked through, and when it returns. */
+	ASSERT_EQ(2, ut_count_samples(&self->s, func, 0));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, func, 0, 1), &got));
+	ASSERT_EQ(want.nr - 1, got.nr);
+	EXPECT_EQ(0, memcmp(&got.ip[1], &want.ip[2], (got.nr - 1) * sizeof(got.ip[0])));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 /* K13 */
 TEST_F(uprobes, first_instruction)
 {
