@@ -73,7 +73,7 @@ struct totals {
 	unsigned long	hotplugs, squeezes;
 	unsigned long	sessions, refused, ended, exact, probes;
 	unsigned long	samples, deferred, immediate, none;
-	unsigned long	records, empty, merged, late, stamped, foreign, twice, cut;
+	unsigned long	records, empty, merged, late, stamped, foreign, twice, cut, locked;
 	unsigned long	lost_samples, lost_records;
 	unsigned long	waiting, running, unplugged, unexplained;
 	unsigned long	bad;
@@ -786,8 +786,11 @@ short_of_it:
 	return nr < 4 ? 0 : found;
 }
 
-/* The serial number in the arguments of the system call, if they have one. */
-static __u32 args_serial(struct profiler *p, struct ut_rec *r)
+/*
+ * The serial number in the arguments of the system call, if they have one, and the
+ * system call.
+ */
+static __u32 args_serial(struct profiler *p, struct ut_rec *r, int *nr)
 {
 	const __u64 *words = r->ips + r->nr, *end = (__u64 *)((char *)r->raw + r->size);
 	__u64 arg;
@@ -799,8 +802,19 @@ static __u32 args_serial(struct profiler *p, struct ut_rec *r)
 	size = (__u32)*words;
 	if (size < 64 || (const char *)words + 4 + size > (const char *)end)
 		return 0;
+	memcpy(nr, (const char *)words + 4 + 8, sizeof(*nr));
 	memcpy(&arg, (const char *)words + 4 + 16 + 5 * 8, sizeof(arg));
 	return arg >> 32 == STAMP_ARG >> 32 ? (__u32)arg : 0;
+}
+
+/*
+ * Who forks keeps his memory map locked. Who disables an event meanwhile waits for that
+ * as long as PERF_DEFER_LOCK_MS of the kernel, and then writes an empty record.
+ */
+static bool was_locked(struct ut_rec *sample, int nr, struct ut_rec *rec)
+{
+	return (nr == __NR_fork || nr == __NR_clone) &&
+	       rec->time >= sample->time + 200 * 1000000ULL;
 }
 
 /* A sample's own part. */
@@ -810,6 +824,7 @@ static void check_sample(struct profiler *p, struct ut_rec *r)
 	__u64 i, first = 0;
 	long found;
 	__u32 want;
+	int nr;
 
 	add(&tot->samples, 1);
 	for (i = 0; i < r->nr; i++) {
@@ -835,7 +850,7 @@ static void check_sample(struct profiler *p, struct ut_rec *r)
 	}
 	add(&tot->immediate, 1);
 	found = check_user(p, r, r->ips + first, r->nr - first, false);
-	want = args_serial(p, r);
+	want = args_serial(p, r, &nr);
 	if (found > 0 && want && found != want)
 		bad("stack of another system call", r);
 }
@@ -884,6 +899,7 @@ static void check_group(struct profiler *p, struct sum *sum, struct ut_rec **lis
 	unsigned long samples = 0;
 	__u64 earliest = -1, latest = 0, want;
 	long found;
+	int called;
 	size_t i;
 
 	for (i = first; i < last; i++) {
@@ -921,12 +937,14 @@ static void check_group(struct profiler *p, struct sum *sum, struct ut_rec **lis
 			/* Sampled on the last steps of the way out, the stack is out already. */
 			if (list[i]->ring == rec->ring && list[i] > rec)
 				add(&tot->late, 1);
-			want = args_serial(p, list[i]);
+			want = args_serial(p, list[i], &called);
 			if (found >= 0 && want && rec->nr > 3 && found != (long)want) {
 				bad("record of another system call", rec);
 				bad("  its sample", list[i]);
 			}
-			if (want && !rec->nr && !failing)
+			if (want && !rec->nr && was_locked(list[i], called, rec))
+				add(&tot->locked, 1);
+			else if (want && !rec->nr && !failing)
 				bad("a stack that is there was not read", rec);
 		}
 		add(&tot->merged, samples);
@@ -1450,8 +1468,8 @@ int main(int argc, char **argv)
 		       tot->exact);
 	ksft_print_msg("%lu samples: %lu deferred, %lu immediate, %lu without a user part\n",
 		       tot->samples, tot->deferred, tot->immediate, tot->none);
-	ksft_print_msg("%lu records: %lu empty, %lu cut, %lu with a stamp\n", tot->records,
-		       tot->empty, tot->cut, tot->stamped);
+	ksft_print_msg("%lu records: %lu empty, %lu of locked memory, %lu cut, %lu with a stamp\n",
+		       tot->records, tot->empty, tot->locked, tot->cut, tot->stamped);
 	ksft_print_msg("%lu records that nobody waits for, %lu twice\n", tot->foreign, tot->twice);
 	ksft_print_msg("%lu samples merged, %lu of them after their record\n", tot->merged,
 		       tot->late);
