@@ -6,8 +6,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
-#include <linux/err.h>
-#include <linux/kernel.h>
 #include <linux/perf_event.h>
 #include <perf/cpumap.h>
 #include <perf/evlist.h>
@@ -64,10 +62,11 @@ static int test__mmap_between_reads(struct test_suite *test __maybe_unused,
 				    int subtest __maybe_unused)
 {
 	struct perf_event_attr attr = {
-		.type	= PERF_TYPE_SOFTWARE,
-		.config	= PERF_COUNT_SW_DUMMY,
-		.size	= sizeof(attr),
-		.comm	= 1,
+		.type		= PERF_TYPE_SOFTWARE,
+		.config		= PERF_COUNT_SW_DUMMY,
+		.size		= sizeof(attr),
+		.comm		= 1,
+		.exclude_kernel	= 1,
 	};
 	struct perf_thread_map *threads = thread_map__new_by_tid(getpid());
 	struct perf_cpu_map *cpus = perf_cpu_map__new_any_cpu();
