@@ -311,7 +311,7 @@ TEST_F(bpf, kprobe)
 
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	ASSERT_LE(0, tp);
-	probe = ut_add_probe(&self->s, "kprobe", "__x64_sys_getppid", 0);
+	probe = ut_add_probe(&self->s, "kprobe", "__x64_sys_getppid", 0, false);
 	ASSERT_LE(0, probe);
 	prog = prog_load(BPF_PROG_TYPE_KPROBE, self->values, self->stacks, 0);
 	ASSERT_LE(0, prog);
@@ -360,7 +360,7 @@ static int probe_self(struct ut_session *s)
 	char path[PATH_MAX];
 	__u64 offset = probe_offset(path);
 
-	return offset ? ut_add_probe(s, "uprobe", path, offset) : -1;
+	return offset ? ut_add_probe(s, "uprobe", path, offset, false) : -1;
 }
 
 /* Two events on it, and one of them has the program. */

@@ -416,7 +416,7 @@ TEST_F(entry, probe_behind_the_exit_work)
 	int probe;
 
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
-	probe = ut_add_probe(&self->s, "kprobe", "switch_fpu_return", 0);
+	probe = ut_add_probe(&self->s, "kprobe", "switch_fpu_return", 0, false);
 	ASSERT_LE(0, probe);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	for (i = 0; i < 20; i++)

@@ -290,22 +290,34 @@ int ut_add_function(struct ut_session *s, const char *name)
 	return ut_add(s, &attr);
 }
 
-int ut_add_probe(struct ut_session *s, const char *pmu, const char *where, __u64 offset)
+#define PMUS "/sys/bus/event_source/devices/"
+
+int ut_add_probe(struct ut_session *s, const char *pmu, const char *where, __u64 offset,
+		 bool ret)
 {
 	struct perf_event_attr attr = {
 		.sample_period	= 1,
 		.uprobe_path	= (unsigned long)where,
 		.probe_offset	= offset,
 	};
+	long type, bit = 0;
 	char path[64];
-	long type;
+	FILE *f;
 
-	snprintf(path, sizeof(path), "/sys/bus/event_source/devices/%s/type", pmu);
+	snprintf(path, sizeof(path), PMUS "%s/type", pmu);
 	if (ut_read_sysctl(path, &type)) {
 		ut_diag("%s: %s", path, strerror(errno));
 		return -1;
 	}
+	snprintf(path, sizeof(path), PMUS "%s/format/retprobe", pmu);
+	f = fopen(path, "r");
+	if (!f || fscanf(f, "config:%ld", &bit) != 1) {
+		ut_diag("%s: no bit", path);
+		return -1;
+	}
+	fclose(f);
 	attr.type = type;
+	attr.config = ret ? 1ULL << bit : 0;
 	return ut_add(s, &attr);
 }
 

@@ -146,8 +146,9 @@ int ut_add_tracepoint(struct ut_session *s, const char *sys, const char *name);
 int ut_add_software(struct ut_session *s, __u64 config, __u64 period);
 /* Sample where a function of the kernel begins: a breakpoint, handled as an NMI is. */
 int ut_add_function(struct ut_session *s, const char *name);
-/* A probe by the PMU "kprobe" in a function, or by "uprobe" in a file. */
-int ut_add_probe(struct ut_session *s, const char *pmu, const char *where, __u64 offset);
+/* A probe by the PMU "kprobe" in a function, or by "uprobe" in a file; or of its return. */
+int ut_add_probe(struct ut_session *s, const char *pmu, const char *where, __u64 offset,
+		 bool ret);
 int ut_enable(struct ut_session *s);
 int ut_disable(struct ut_session *s);
 int ut_drain(struct ut_session *s);

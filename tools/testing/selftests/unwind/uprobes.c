@@ -12,8 +12,6 @@
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
 
-#define PMU	"/sys/bus/event_source/devices/uprobe/"
-
 struct offsets {
 	__u64	offset;
 	char	path[PATH_MAX];
@@ -42,26 +40,9 @@ static int file_offset(void *func, struct offsets *o)
 
 static int add_probe(struct ut_session *s, void *func, bool ret)
 {
-	struct perf_event_attr attr = { .sample_period = 1 };
 	struct offsets o;
-	long type, bit = 0;
-	FILE *f;
 
-	if (ut_read_sysctl(PMU "type", &type))
-		return -1;
-	f = fopen(PMU "format/retprobe", "r");
-	if (!f || fscanf(f, "config:%ld", &bit) != 1) {
-		ut_diag("no format of retprobe");
-		return -1;
-	}
-	fclose(f);
-	if (file_offset(func, &o))
-		return -1;
-	attr.type = type;
-	attr.config = ret ? 1ULL << bit : 0;
-	attr.uprobe_path = (unsigned long)o.path;
-	attr.probe_offset = o.offset;
-	return ut_add(s, &attr);
+	return file_offset(func, &o) ? -1 : ut_add_probe(s, "uprobe", o.path, o.offset, ret);
 }
 
 FIXTURE(uprobes) {
