@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 
-from common import TOP, Failure
+from common import TOP, Failure, outside_make
 
 # what is promised to be left there
 LEFT = ("perf.data", "script.txt", "report.txt", "flamegraph.html")
@@ -25,8 +25,6 @@ def demo(layer, name, own=""):
     build = layer.check.build
     out = layer.log(name)
     log = layer.log(f"{name}.log")
-    env = {k: v for k, v in os.environ.items()
-           if not k.startswith("MAKE") and k not in ("MFLAGS", "DEMO_BEGUN")}
     command = [os.path.join(TOP, "scripts", "demo"), "--build", build, "--out",
                out]
     if own and layer.check.builds and \
@@ -34,8 +32,9 @@ def demo(layer, name, own=""):
         command = ["make", "demo", f"CMD={own}"]
         out = os.path.join(build, "demo")
     with open(log, "w") as f:
-        result = subprocess.run(command, env=dict(env, RUN_CMD=own), cwd=TOP,
-                                stdout=f, stderr=subprocess.STDOUT)
+        result = subprocess.run(
+            command, env=dict(outside_make("DEMO_BEGUN"), RUN_CMD=own),
+            cwd=TOP, stdout=f, stderr=subprocess.STDOUT)
     with open(log, errors="replace") as f:
         text = f.read()
     if result.returncode:

@@ -17,7 +17,8 @@ import time
 import xml.etree.ElementTree
 from importlib.machinery import SourceFileLoader
 
-from common import TOP, TREE_NAME, Failure, Git, read_series
+from common import (TOP, TREE_NAME, Failure, Git, outside_make,
+                    read_series)
 
 sys.path.insert(0, os.path.join(TOP, "qemu"))
 import console  # noqa: E402
@@ -874,9 +875,7 @@ def vm_without_compiler(layer):
         with open(os.path.join(top, name), "w") as f:
             f.write(f"#!/bin/sh\n{text}\n")
         os.chmod(os.path.join(top, name), 0o755)
-    env = {k: v for k, v in os.environ.items()
-           if not k.startswith("MAKE") and k not in ("MFLAGS", "BUILD")}
-    env["PATH"] = tools
+    env = dict(outside_make("BUILD"), PATH=tools)
 
     def ends(status, *args):
         result = subprocess.run(["make", *args, "vm", "CMD=exit 7"], cwd=top,
@@ -1436,11 +1435,9 @@ def run_guest(layer):
         # the last as it was typed, and not with make's variables in it
         for command, status in (("exit 7", 7), ("exit 255", 255),
                                 ("a='$(shell exit) ${'; echo fine $a", 0)):
-            env = {k: v for k, v in os.environ.items()
-                   if not k.startswith("MAKE") and k != "MFLAGS"}
             result = subprocess.run(
                 ["make", "vm", f"CMD={command}", "TIMEOUT=60"], cwd=TOP,
-                env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                env=outside_make(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 text=True)
             assert result.returncode == status, result
             with open(os.path.join(check.build, "vm.status")) as f:

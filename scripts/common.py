@@ -493,6 +493,13 @@ def digest_of_files(directory):
     return digest.hexdigest()
 
 
+def outside_make(*others):
+    """The environment for a make that is not part of the one that started this;
+    without @others, too."""
+    return {k: v for k, v in os.environ.items()
+            if not k.startswith("MAKE") and k not in ("MFLAGS", *others)}
+
+
 def install_kselftests(build, headers, objects, log):
     """Builds the kselftests in @objects, with the kernel's headers, which are
     made in @headers; returns where they are installed."""
