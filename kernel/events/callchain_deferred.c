@@ -43,6 +43,8 @@
 #include <linux/circ_buf.h>
 #include <linux/cleanup.h>
 #include <linux/cpu.h>
+#include <linux/cpumask.h>
+#include <linux/cpuset.h>
 #include <linux/cred.h>
 #include <linux/hashtable.h>
 #include <linux/init.h>
@@ -114,6 +116,7 @@ struct perf_defer_drained {
  * @turns:	how many of them may yet write into their event's buffer
  * @fresh:	has an event been disabled that took records until then?
  * @deadline:	in jiffies, for what they wait for
+ * @looked:	the deadline behind which all tasks were last looked at; guarded by @drain
  * @room:	how many stacks may be left at a time
  * @nr_left:	how many are
  * @left:	stacks of tasks that came out meanwhile
@@ -145,6 +148,7 @@ struct perf_defer_session {
 	unsigned int			turns;
 	bool				fresh;
 	unsigned long			deadline;
+	unsigned long			looked;
 	unsigned long			room;
 	unsigned long			nr_left;
 	struct list_head		left;
@@ -168,7 +172,10 @@ static DEFINE_MUTEX(sessions_mutex);
 static DEFINE_HASHTABLE(sessions, 6);
 static LIST_HEAD(shared_sessions);
 
-/* Registered at boot, so that there is always a client for a session. */
+/*
+ * Registered at boot, so that there is always a client for a session. And so each CPU
+ * keeps the buffer of its last walk, after the last session as well.
+ */
 static struct perf_defer_client shared_client = { .work.bit = -1 };
 
 /*
@@ -236,9 +243,22 @@ static void perf_defer_left_free(struct perf_defer_left *left)
 	kvfree(left);
 }
 
+/*
+ * Of a mapping without data pages, which drops what is written without counting it,
+ * nobody reads a record. Under RCU.
+ */
+static bool perf_defer_has_buffer_rcu(struct perf_event *event)
+{
+	/* As rcu_dereference(), for a pointer that is not declared as __rcu. */
+	struct perf_buffer *rb = READ_ONCE((event->parent ?: event)->rb);
+
+	return rb && rb->nr_pages;
+}
+
 static bool perf_defer_has_buffer(struct perf_event *event)
 {
-	return READ_ONCE((event->parent ?: event)->rb);
+	guard(rcu)();
+	return perf_defer_has_buffer_rcu(event);
 }
 
 /*
@@ -277,7 +297,7 @@ static void perf_defer_write(struct perf_event *event,
 	unsigned int nr, room;
 
 	/* Nobody can read it from here, and another event may take it. */
-	if (unlikely(!perf_defer_has_buffer(event)))
+	if (unlikely(!perf_defer_has_buffer_rcu(event)))
 		return;
 	output->written = true;
 
@@ -459,6 +479,17 @@ static void perf_defer_write_remote(struct perf_defer_output *output)
 	perf_defer_call_cpu(event->cpu, perf_defer_write_here, output);
 }
 
+/*
+ * Is an event of the session being disabled, or has one been just now? The next one
+ * that is will write what is left meanwhile.
+ */
+static bool perf_defer_is_ending(struct perf_defer_session *session)
+{
+	return READ_ONCE(session->draining) ||
+	       (READ_ONCE(session->fresh) &&
+		time_before(jiffies, READ_ONCE(session->deadline) + HZ));
+}
+
 /* Leave the stack with who is disabling an event of the session, if anybody. */
 static void perf_defer_leave(struct perf_defer_output *output)
 {
@@ -472,7 +503,7 @@ static void perf_defer_leave(struct perf_defer_output *output)
 	 * event's CPU to be asked. One of the two sees the other.
 	 */
 	smp_rmb();
-	if (likely(!READ_ONCE(session->draining)) ||
+	if (likely(!perf_defer_is_ending(session)) ||
 	    READ_ONCE(session->nr_left) >= READ_ONCE(session->room))
 		return;
 
@@ -491,7 +522,7 @@ static void perf_defer_leave(struct perf_defer_output *output)
 	memcpy(left->entries, trace->entries, trace->nr * sizeof(u64));
 
 	scoped_guard(raw_spinlock_irq, &session->lock) {
-		if (session->draining && session->nr_left < session->room) {
+		if (perf_defer_is_ending(session) && session->nr_left < session->room) {
 			WRITE_ONCE(session->nr_left, session->nr_left + 1);
 			list_add_tail(&left->node, &session->left);
 			return;
@@ -576,6 +607,26 @@ static void perf_defer_write_cpu(void *data)
 }
 
 /*
+ * Whoever may open an event of their own task for any CPU may not have one interrupted
+ * that the task is kept from. One that is offline is not.
+ */
+static bool perf_defer_may_call(int cpu)
+{
+	cpumask_var_t allowed;
+	bool may;
+
+	if (!cpu_online(cpu))
+		return true;
+	if (!alloc_cpumask_var(&allowed, GFP_NOWAIT))
+		return false;
+
+	cpuset_cpus_allowed(current, allowed);
+	may = cpumask_test_cpu(cpu, allowed);
+	free_cpumask_var(allowed);
+	return may;
+}
+
+/*
  * To an event of the current task that counts on some other CPU only, be it offline.
  * The event is freed by call_rcu() in __free_event(), so it is there until that CPU
  * has answered.
@@ -595,7 +646,8 @@ static void perf_defer_write_task(struct perf_defer_output *output)
 		/* Buffers are limited, and a CPU is not asked for less. */
 		if (event->cpu < 0 || !event->attr.defer_output ||
 		    event->defer != output->session ||
-		    !perf_defer_has_buffer(event) || !perf_defer_counts(event))
+		    !perf_defer_has_buffer(event) || !perf_defer_counts(event) ||
+		    !perf_defer_may_call(event->cpu))
 			continue;
 
 		output->event = event;
@@ -906,7 +958,8 @@ static unsigned long perf_defer_waiting(struct perf_defer_client *client,
 	smp_mb();
 	for_each_possible_cpu(cpu) {
 		asked += READ_ONCE(per_cpu_ptr(client->count, cpu)->asked);
-		again += READ_ONCE(per_cpu_ptr(client->count, cpu)->again);
+		if (all)
+			again += READ_ONCE(per_cpu_ptr(client->count, cpu)->again);
 	}
 	/*
 	 * Who is seen to have asked again is seen in perf_defer_is_drained(), too, or in
@@ -916,21 +969,6 @@ static unsigned long perf_defer_waiting(struct perf_defer_client *client,
 	if (all)
 		*all = asked + again;
 	return asked - done;
-}
-
-/* How many wait; at times less, where some come and go meanwhile, never more. */
-static unsigned long perf_defer_waiting_still(struct perf_defer_client *client)
-{
-	unsigned long asked = 0, done = 0;
-	int cpu;
-
-	for_each_possible_cpu(cpu)
-		asked += READ_ONCE(per_cpu_ptr(client->count, cpu)->asked);
-	/* Who asks from here on is not counted; as above, pairs with the switch. */
-	smp_mb();
-	for_each_possible_cpu(cpu)
-		done += READ_ONCE(per_cpu_ptr(client->count, cpu)->done);
-	return (long)(asked - done) > 0 ? asked - done : 0;
 }
 
 static void perf_defer_free(struct work_struct *work)
@@ -967,7 +1005,7 @@ static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 	INIT_LIST_HEAD(&session->gone);
 	INIT_LIST_HEAD(&session->targets);
 	INIT_LIST_HEAD(&session->shared);
-	xa_init(&session->drained);
+	xa_init_flags(&session->drained, XA_FLAGS_ACCOUNT);
 
 	session->client = &session->own;
 	err = perf_defer_client_init(&session->own);
@@ -981,6 +1019,7 @@ static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 
 	refcount_set(&session->refs, 1);
 	session->deadline = jiffies - HZ;
+	session->looked = session->deadline - 1;
 	session->owner = get_pid(owner);
 	INIT_WORK(&session->free_work, perf_defer_free);
 	hash_add(sessions, &session->node, (unsigned long)owner);
@@ -1341,9 +1380,26 @@ static unsigned int perf_defer_collect(struct perf_defer_client *client,
 }
 
 /*
+ * A look at the task of an event, which may have no other to take its record. If it is
+ * on its way out the next event that is disabled gets that.
+ */
+static int perf_defer_drain_own(struct perf_defer_drain *drain,
+				struct unwind_stacktrace *trace, bool last)
+{
+	struct task_struct *task = drain->event->hw.target;
+	int err = 0;
+
+	if (task && task != current &&
+	    unwind_deferred_waits(&drain->event->defer->client->work, task))
+		err = perf_defer_drain_task(drain, task, trace, true, last);
+	return err == -EBUSY ? err : 0;
+}
+
+/*
  * One look at all tasks, unless nobody has asked since all were settled: the events
  * of a session are disabled one after the other, and the first one has it all. When
- * it is @late for those who are running, the last event looks once more, no other.
+ * it is @late for those who are running, one event and the last one look once more, no
+ * other: there may be an event a thread and CPU, and those that are left sample on.
  * Returns 0; -EBUSY or -EAGAIN if some of them are worth another, see above.
  */
 static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
@@ -1361,8 +1417,12 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 	waiting = perf_defer_waiting(client, &asked);
 	if (!waiting || asked == READ_ONCE(session->settled))
 		return 0;
-	if (asked == READ_ONCE(session->tried) && !perf_defer_is_last(drain))
-		return 0;
+	if (!perf_defer_is_last(drain)) {
+		if (asked == READ_ONCE(session->tried))
+			return 0;
+		if (late && session->looked == session->deadline)
+			return perf_defer_drain_own(drain, trace, last);
+	}
 
 	/* A few more may have joined; if there are many, they are next. */
 	max = min(waiting + 16, (unsigned long)PID_MAX_LIMIT);
@@ -1393,8 +1453,11 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 	}
 	if (full)
 		return 0;
-	/* Who is counted and does not wait any more is being walked right now. */
-	if (!err && (nr == max || perf_defer_waiting(client, NULL) > nr))
+	/*
+	 * Who is counted and does not wait any more is being walked right now. In both
+	 * counts: who has been walked from outside may have come out since.
+	 */
+	if (!err && (nr == max || max(waiting, perf_defer_waiting(client, NULL)) > nr))
 		err = -EAGAIN;
 	if (!err && all)
 		WRITE_ONCE(session->settled, asked);
@@ -1419,7 +1482,7 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 	struct perf_defer_session *session = event->defer;
 	struct perf_defer_left *left, *next;
 	LIST_HEAD(list);
-	bool others;
+	bool others, mine, ending;
 
 	scoped_guard(raw_spinlock_irq, &session->lock) {
 		/* Somebody else's buffer may have room for what this one has not. */
@@ -1428,12 +1491,17 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 			session->draining--;
 			perf_defer_end_turn(drain);
 		}
-		if ((locked && perf_defer_has_buffer(event)) || !session->draining) {
+		mine = locked && perf_defer_has_buffer(event);
+		/* Behind the last one there is nobody to write it. */
+		if (mine && !session->turns && perf_defer_last_takes(event))
+			WRITE_ONCE(session->fresh, false);
+		ending = perf_defer_is_ending(session);
+		if (mine || !ending) {
 			list_splice_init(&session->left, &list);
 			WRITE_ONCE(session->nr_left, 0);
 		}
-		if (!session->draining)
-			session->room = 0;
+		if (!ending)
+			WRITE_ONCE(session->room, 0);
 	}
 
 	list_for_each_entry_safe(left, next, &list, node) {
@@ -1478,7 +1546,7 @@ static void perf_defer_make_room(struct perf_defer_session *session,
 {
 	lockdep_assert_held(&session->lock);
 
-	session->room = max(session->room, waiting + num_possible_cpus());
+	WRITE_ONCE(session->room, max(session->room, waiting + num_possible_cpus()));
 }
 
 /*
@@ -1510,20 +1578,22 @@ void perf_defer_drain_begin(struct perf_defer_drain *drain)
 {
 	struct perf_event *event = drain->event;
 	struct perf_defer_session *session = event->defer;
-	unsigned long waiting;
+	unsigned long waiting = 0;
 
 	drain->turn = false;
 	if (!event->attr.defer_output)
 		return;
 
-	waiting = perf_defer_waiting_still(session->client);
+	/* The first of many has made room, and each makes more behind this. */
+	if (!perf_defer_is_ending(session))
+		waiting = perf_defer_waiting(session->client, NULL);
 
 	guard(raw_spinlock_irq)(&session->lock);
 	perf_defer_make_room(session, waiting);
 	session->draining++;
 	drain->turn = perf_defer_has_buffer(event);
 	session->turns += drain->turn;
-	session->fresh |= perf_defer_takes(event);
+	WRITE_ONCE(session->fresh, session->fresh | perf_defer_takes(event));
 	WRITE_ONCE(event->defer_ended, true);
 	perf_defer_move_behind(event);
 }
@@ -1540,9 +1610,10 @@ static unsigned long perf_defer_deadline(struct perf_defer_drain *drain)
 
 	guard(raw_spinlock_irq)(&session->lock);
 	if (time_after_eq(jiffies, session->deadline + HZ) || (last && session->fresh))
-		session->deadline = jiffies + msecs_to_jiffies(PERF_DEFER_DRAIN_MS);
+		WRITE_ONCE(session->deadline,
+			   jiffies + msecs_to_jiffies(PERF_DEFER_DRAIN_MS));
 	if (last)
-		session->fresh = false;
+		WRITE_ONCE(session->fresh, false);
 	return session->deadline;
 }
 
@@ -1578,6 +1649,8 @@ static void perf_defer_drain_all(struct perf_defer_drain *drain)
 			break;
 		delay = min(2 * delay, msecs_to_jiffies(PERF_DEFER_DRAIN_MS));
 	}
+	if (late)
+		event->defer->looked = deadline;
 	kvfree(trace.entries);
 }
 
@@ -1612,7 +1685,7 @@ void perf_defer_drain_end(struct perf_defer_drain *drain)
 
 	/* One at a time: what the one finds no room for is left to the other. */
 	locked = !mutex_lock_killable(&session->drain);
-	waiting = perf_defer_waiting_still(session->client);
+	waiting = perf_defer_waiting(session->client, NULL);
 
 	scoped_guard(raw_spinlock_irq, &session->lock) {
 		perf_defer_make_room(session, waiting);
@@ -1622,7 +1695,7 @@ void perf_defer_drain_end(struct perf_defer_drain *drain)
 			perf_defer_end_turn(drain);
 	}
 
-	if (locked && !perf_defer_waiting(session->client, NULL))
+	if (locked && !waiting)
 		/* Of the tasks that were walked from outside none waits. */
 		perf_defer_forget_drained(session);
 	else if (locked && perf_defer_has_buffer(event))

@@ -187,6 +187,63 @@ TEST_F(migrate, no_buffer_elsewhere)
 	EXPECT_LE(500, ut_count_samples(&self->s, tp, gettid()));
 }
 
+#define CALLS	1000
+
+static void call_ppid(void *arg)
+{
+	int i, *done = arg;
+
+	for (i = 0; i < CALLS; i++)
+		syscall(__NR_getppid);
+	__atomic_store_n(done, 1, __ATOMIC_RELEASE);
+	for (;;)
+		pause();
+}
+
+/* Nor a CPU that a cpuset keeps the task from, by an event of the task for it. */
+TEST(kept_from_the_cpu)
+{
+	struct ut_opts opts = { .per_cpu = true };
+	int *done = ut_shared(sizeof(*done));
+	int cpus[UT_MAX_CPUS], i, tp;
+	struct ut_cgroup group;
+	struct ut_session s;
+	struct ut_child c;
+	long before, after;
+
+	if (ut_online_cpus(cpus, UT_MAX_CPUS) < 2)
+		SKIP(return, "needs two CPUs");
+	memset(&s, 0, sizeof(s));
+	ASSERT_NE(NULL, done);
+	ASSERT_EQ(0, ut_fork(&c, call_ppid, done));
+	ASSERT_EQ(0, ut_cgroup(&group, c.pid));
+	ASSERT_EQ(0, ut_cgroup_cpu(&group, cpus[0]));
+	opts.pid = c.pid;
+	ASSERT_EQ(0, ut_open(&s, &opts));
+	tp = ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, ut_enable(&s));
+	for (i = 0; i < s.nr_rings; i++) {
+		if (s.ring[i].cpu == cpus[0])
+			ASSERT_EQ(0, ioctl(s.ring[i].fd, PERF_EVENT_IOC_DISABLE, 0));
+	}
+	before = calls_elsewhere(cpus[0]);
+	ASSERT_LE(0, before);
+	ASSERT_EQ(0, ut_go(&c));
+	while (!UT_READ(*done))
+		usleep(1000);
+	after = calls_elsewhere(cpus[0]);
+	TH_LOG("%ld calls on other CPUs", after - before);
+	EXPECT_GT(CALLS / 2, after - before);
+	ut_disable(&s);
+	ASSERT_EQ(0, ut_drain(&s));
+	EXPECT_LE(CALLS / 2, ut_count_samples(&s, tp, c.pid));
+	kill(c.pid, SIGKILL);
+	ut_wait(&c);
+	ut_close(&s);
+	ut_cgroup_end(&group);
+}
+
 /* As perf record -C, or -C with -p: where the task leaves the kernel the session has no event. */
 TEST_F(migrate, to_a_cpu_that_is_not_recorded)
 {

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <linux/userfaultfd.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -18,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/swap.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -623,8 +623,9 @@ TEST_F_TIMEOUT(at_the_end, waking, 250)
 	EXPECT_GE(samples / 10, missing);
 }
 
-/* An event whose buffer nobody has mapped does not take the stacks, and loses none. */
-TEST_F(at_the_end, without_a_buffer)
+/* Disable an event before the others that has no buffer, or @page, one without room. */
+static void without_a_buffer(struct __test_metadata *_metadata, struct ut_session *s,
+			     struct ut_child *c, struct shared *sh, bool page)
 {
 	struct perf_event_attr attr = {
 		.type		= PERF_TYPE_SOFTWARE,
@@ -636,21 +637,35 @@ TEST_F(at_the_end, without_a_buffer)
 	int fd;
 
 	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
-	self->sh->how = PAUSE;
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_asleep, self->sh));
-	fd = ut_perf_open(&attr, self->c.pid, -1, -1, 0);
+	sh->how = PAUSE;
+	ASSERT_EQ(0, ut_fork(c, ladder_asleep, sh));
+	fd = ut_perf_open(&attr, c->pid, -1, -1, 0);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, "sys_enter_pause"));
-	ASSERT_EQ(0, ut_go(&self->c));
-	wait_called(self->sh);
-	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	if (page)
+		ASSERT_NE(MAP_FAILED, mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
+					   MAP_SHARED, fd, 0));
+	ASSERT_EQ(0, watch(s, c->pid, "sys_enter_pause"));
+	ASSERT_EQ(0, ut_go(c));
+	wait_called(sh);
+	ASSERT_TRUE(ut_wait_state(c->pid, "S"));
 	ASSERT_EQ(0, ioctl(fd, PERF_EVENT_IOC_DISABLE, 0));
-	ASSERT_EQ(0, ut_disable(&self->s));
-	ASSERT_EQ(0, ut_drain(&self->s));
-	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
-				&self->sh->st));
-	EXPECT_EQ(0, ut_check(&self->s, 0));
+	ASSERT_EQ(0, ut_disable(s));
+	ASSERT_EQ(0, ut_drain(s));
+	EXPECT_TRUE(ut_stack_is(s, ut_sample(s, 0, c->pid, 0), &sh->st));
+	EXPECT_EQ(0, ut_check(s, 0));
 	close(fd);
+}
+
+/* An event whose buffer nobody has mapped does not take the stacks, and loses none. */
+TEST_F(at_the_end, without_a_buffer)
+{
+	without_a_buffer(_metadata, &self->s, &self->c, self->sh, false);
+}
+
+/* Nor does one of which only the first page is mapped, the one that has no records. */
+TEST_F(at_the_end, without_room)
+{
+	without_a_buffer(_metadata, &self->s, &self->c, self->sh, true);
 }
 
 static void deep_asleep(void *arg)
@@ -1153,6 +1168,127 @@ TEST_F(at_the_end, runs_on)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+static int move_to(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return sched_setaffinity(0, sizeof(set), &set);
+}
+
+/* A thread in a long call, and one that sleeps in the end. */
+struct busy {
+	struct shared	sh, asleep;
+	pid_t		runs;
+	int		cpus[2], go;
+};
+
+static void *runs_long(void *arg)
+{
+	struct busy *b = arg;
+
+	move_to(b->cpus[1]);
+	__atomic_store_n(&b->runs, gettid(), __ATOMIC_RELEASE);
+	ladder_long(&b->sh);
+	return NULL;
+}
+
+static void busy_process(void *arg)
+{
+	struct busy *b = arg;
+	pthread_t id;
+
+	if (pthread_create(&id, NULL, runs_long, b))
+		_exit(1);
+	while (!UT_READ(b->go))
+		usleep(1000);
+	b->asleep.how = PAUSE;
+	ladder_asleep(&b->asleep);
+}
+
+#define MANY_EVENTS	200
+
+/*
+ * An event a thread and CPU, that are disabled one after the other while the others
+ * sample on, as by perf record -p: a moment for all, and not one for each. Who falls
+ * asleep behind that has its stack, too.
+ */
+TEST_F_TIMEOUT(at_the_end, many_events_beside_busy_tasks, 120)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.size		= UT_ATTR_SIZE,
+		.config		= PERF_COUNT_SW_DUMMY,
+		.sample_type	= UT_SAMPLE_TYPE,
+		.sample_id_all	= 1,
+	};
+	struct busy *b = ut_shared(sizeof(*b));
+	struct ut_opts opts = { .per_cpu = true };
+	struct ut_session calls, asleep;
+	struct rusage before, after;
+	int i, fd[MANY_EVENTS];
+
+	ASSERT_NE(NULL, b);
+	memset(&calls, 0, sizeof(calls));
+	memset(&asleep, 0, sizeof(asleep));
+	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
+	if (ut_online_cpus(b->cpus, ARRAY_SIZE(b->cpus)) < 2)
+		SKIP(return, "needs two CPUs");
+	/* The long call has one for itself: it is not walked while it is preempted. */
+	ASSERT_EQ(0, move_to(b->cpus[0]));
+	ASSERT_EQ(0, ut_fork(&self->c, busy_process, b));
+	ASSERT_EQ(0, ut_go(&self->c));
+	while (!UT_READ(b->runs))
+		usleep(1000);
+
+	opts.pid = b->runs;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getrandom"));
+	/* Each of the calls that disable an event is another stack to wait for. */
+	opts.pid = 0;
+	ASSERT_EQ(0, ut_open(&calls, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&calls, "syscalls", "sys_enter_ioctl"));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&asleep, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&asleep, "syscalls", "sys_enter_pause"));
+	for (i = 0; i < MANY_EVENTS; i++) {
+		struct ut_ring *ring = &asleep.ring[i % asleep.nr_rings];
+
+		fd[i] = ut_perf_open(&attr, self->c.pid, ring->cpu, -1, 0);
+		ASSERT_LE(0, fd[i]);
+		ASSERT_EQ(0, ioctl(fd[i], PERF_EVENT_IOC_SET_OUTPUT, ring->fd));
+	}
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_enable(&asleep));
+	while (!ut_count_samples(&self->s, 0, b->runs)) {
+		usleep(10000);
+		ASSERT_EQ(0, ut_drain(&self->s));
+	}
+	ASSERT_EQ(0, ut_enable(&calls));
+
+	ASSERT_EQ(0, getrusage(RUSAGE_THREAD, &before));
+	for (i = 0; i < MANY_EVENTS; i++)
+		ASSERT_EQ(0, ioctl(fd[i], PERF_EVENT_IOC_DISABLE, 0));
+	ASSERT_EQ(0, getrusage(RUSAGE_THREAD, &after));
+	TH_LOG("waited %ld times", after.ru_nvcsw - before.ru_nvcsw);
+	EXPECT_GT(MANY_EVENTS / 2, after.ru_nvcsw - before.ru_nvcsw);
+
+	__atomic_store_n(&b->go, 1, __ATOMIC_RELEASE);
+	wait_called(&b->asleep);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ut_disable(&asleep));
+	ASSERT_EQ(0, ut_drain(&asleep));
+	EXPECT_TRUE(ut_stack_is(&asleep, ut_sample(&asleep, 0, self->c.pid, 0),
+				&b->asleep.st));
+	ut_disable(&calls);
+	ut_disable(&self->s);
+	for (i = 0; i < MANY_EVENTS; i++)
+		close(fd[i]);
+	ut_close(&calls);
+	ut_close(&asleep);
+}
+
 /* The one who disables the event has asked for a stack in that very call. */
 static void disable_output(void *arg)
 {
@@ -1255,7 +1391,7 @@ static void ladder_stops(void *arg)
 
 FIXTURE(within_a_stop) {
 	struct ut_session s;
-	struct ut_freezer freezer;
+	struct ut_cgroup freezer;
 	struct shared *sh;
 	struct ut_child c;
 	int event;
@@ -1317,7 +1453,7 @@ FIXTURE_TEARDOWN(within_a_stop)
 	ut_wait(&self->c);
 	ut_close(&self->s);
 	if (self->freezer.group[0])
-		ut_freezer_end(&self->freezer);
+		ut_cgroup_end(&self->freezer);
 }
 
 /* Run the tracee to its next stop; the status. */
@@ -1344,7 +1480,7 @@ static int run_to_call(pid_t pid, __u64 nr)
 }
 
 static int bring_to_stop(struct ut_session *s, struct ut_child *c, struct shared *sh,
-			 struct ut_freezer *freezer)
+			 struct ut_cgroup *freezer)
 {
 	switch (sh->how) {
 	case STOPPED:
@@ -1352,7 +1488,7 @@ static int bring_to_stop(struct ut_session *s, struct ut_child *c, struct shared
 			return -1;
 		return ut_wait_state(c->pid, "T") ? 0 : -1;
 	case FROZEN:
-		if (ut_freezer(freezer, c->pid) || ut_enable(s) || ut_go(c))
+		if (ut_cgroup(freezer, c->pid) || ut_enable(s) || ut_go(c))
 			return -1;
 		wait_called(sh);
 		return ut_wait_state(c->pid, "S") ? ut_freeze(freezer, true) : -1;
@@ -1377,7 +1513,7 @@ static int bring_to_stop(struct ut_session *s, struct ut_child *c, struct shared
 	}
 }
 
-static int let_go(struct ut_child *c, struct shared *sh, struct ut_freezer *freezer)
+static int let_go(struct ut_child *c, struct shared *sh, struct ut_cgroup *freezer)
 {
 	switch (sh->how) {
 	case STOPPED:
@@ -1648,15 +1784,6 @@ TEST_F(at_the_end, buffer_full)
 }
 
 /* The same where the profiled task has gone, and one that it has made is asleep. */
-static int move_to(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	return sched_setaffinity(0, sizeof(set), &set);
-}
-
 static void orphan(void *arg)
 {
 	struct shared *sh = arg;
@@ -1879,8 +2006,6 @@ static void *calls_meanwhile(void *arg)
 
 TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 {
-	long page = sysconf(_SC_PAGESIZE);
-	struct uffdio_zeropage zero = {};
 	struct ut_opts opts = { .pages = 512 };
 	struct ut_session own;
 	struct stuck st = { .s = &self->s };
@@ -1889,17 +2014,14 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 		.size		= UT_ATTR_SIZE,
 		.config		= PERF_COUNT_SW_DUMMY,
 	};
-	struct pollfd pfd = { .events = POLLIN };
+	struct ut_fuse fuse;
 	unsigned int records;
 	pthread_t id[2];
 	int ppid, bare;
 
 	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
-	st.fp = (unsigned long)mmap(NULL, page, PROT_READ | PROT_WRITE,
-				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE((unsigned long)MAP_FAILED, st.fp);
-	pfd.fd = ut_userfault((void *)st.fp);
-	ASSERT_LE(0, pfd.fd) TH_LOG("userfaultfd: %s", strerror(-pfd.fd));
+	ASSERT_EQ(0, ut_fuse_page(&fuse));
+	st.fp = (unsigned long)fuse.page;
 	ASSERT_EQ(0, pthread_create(&id[0], NULL, stuck_disabler, &st));
 	ASSERT_EQ(0, pthread_create(&id[1], NULL, calls_meanwhile, &st));
 	while (!UT_READ(st.tid) || !UT_READ(st.caller))
@@ -1920,16 +2042,14 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 
 	__atomic_store_n(&st.go, 1, __ATOMIC_RELEASE);
 	/* It is stuck: its page is asked for. */
-	ASSERT_EQ(1, poll(&pfd, 1, 10000));
-	ASSERT_EQ(POLLIN, pfd.revents);
+	ASSERT_TRUE(ut_wait_state(st.tid, "D"));
 	__atomic_store_n(&st.go, 2, __ATOMIC_RELEASE);
 	while (!UT_READ(st.done)) {
 		ASSERT_EQ(0, ioctl(bare, PERF_EVENT_IOC_DISABLE, 0));
 		__atomic_add_fetch(&st.disables, 1, __ATOMIC_RELEASE);
 	}
-	zero.range.start = st.fp;
-	zero.range.len = page;
-	ASSERT_EQ(0, ioctl(pfd.fd, UFFDIO_ZEROPAGE, &zero));
+	/* What it has asked for fails. */
+	ut_fuse_end(&fuse);
 	pthread_join(id[0], NULL);
 	__atomic_store_n(&st.go, 3, __ATOMIC_RELEASE);
 	pthread_join(id[1], NULL);
@@ -1944,7 +2064,6 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_UNRESOLVED));
 	close(bare);
 	ut_close(&own);
-	close(pfd.fd);
 }
 
 /*

@@ -349,11 +349,11 @@ TEST_F(stops, stopped_and_continued)
 /* Frozen in its sleep: the disable writes its stack, the thaw finds it as it was. */
 TEST_F_TIMEOUT(stops, frozen, 60)
 {
-	struct ut_freezer freezer;
+	struct ut_cgroup freezer;
 	int enter;
 
 	ASSERT_EQ(0, ut_fork(&self->c, ladder_read, self->sh));
-	ASSERT_EQ(0, ut_freezer(&freezer, self->c.pid));
+	ASSERT_EQ(0, ut_cgroup(&freezer, self->c.pid));
 	ASSERT_EQ(0, watch(&self->s, self->c.pid));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read");
 	ASSERT_LE(0, enter);
@@ -375,7 +375,7 @@ TEST_F_TIMEOUT(stops, frozen, 60)
 	EXPECT_EQ(0, ut_wait(&self->c));
 	self->c.pid = 0;
 	EXPECT_EQ(1, self->sh->returned);
-	ut_freezer_end(&freezer);
+	ut_cgroup_end(&freezer);
 }
 
 int main(int argc, char **argv)

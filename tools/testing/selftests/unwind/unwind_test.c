@@ -1077,6 +1077,9 @@ static void fuse_serve(int fd, const struct ut_fuse *f)
 			out.init.major = FUSE_KERNEL_VERSION;
 			out.init.minor = FUSE_KERNEL_MINOR_VERSION;
 			out.init.max_write = sizeof(out.page);
+			/* Else who faults waits for the answer in a way that no signal ends. */
+			out.init.max_readahead = sizeof(out.page);
+			out.init.flags = FUSE_ASYNC_READ;
 			out.hdr.len += sizeof(out.init);
 			break;
 		case FUSE_GETATTR:
@@ -1319,7 +1322,7 @@ bool ut_wait_state(pid_t tid, const char *states)
 	return false;
 }
 
-int ut_freezer(struct ut_freezer *f, pid_t pid)
+int ut_cgroup(struct ut_cgroup *f, pid_t pid)
 {
 	char path[128];
 
@@ -1337,7 +1340,7 @@ int ut_freezer(struct ut_freezer *f, pid_t pid)
 	return 0;
 }
 
-int ut_freeze(struct ut_freezer *f, bool freeze)
+int ut_freeze(struct ut_cgroup *f, bool freeze)
 {
 	bool frozen = false;
 	char path[128], line[64];
@@ -1359,7 +1362,23 @@ int ut_freeze(struct ut_freezer *f, bool freeze)
 	return frozen == freeze ? 0 : -1;
 }
 
-void ut_freezer_end(struct ut_freezer *f)
+int ut_cgroup_cpu(struct ut_cgroup *f, int cpu)
+{
+	char path[128];
+	int fd, err;
+
+	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", f->root);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	err = ut_write_all(fd, "+cpuset", 7);
+	close(fd);
+	snprintf(path, sizeof(path), "%s/cpuset.cpus", f->group);
+	if (!err && !ut_write_sysctl(path, cpu))
+		return 0;
+	ut_diag("%s: %s; CONFIG_CPUSETS?", path, strerror(errno));
+	return -1;
+}
+
+void ut_cgroup_end(struct ut_cgroup *f)
 {
 	rmdir(f->group);
 	umount2(f->root, MNT_DETACH);

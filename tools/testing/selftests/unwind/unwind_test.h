@@ -277,15 +277,16 @@ int ut_wait_gone(struct ut_child *c);	/* the same, -1 if it is there after ten s
 int ut_task_state(pid_t tid);
 bool ut_wait_state(pid_t tid, const char *states);
 
-/* A control group of one task, to freeze it. */
-struct ut_freezer {
+/* A control group of one task, to freeze it or to keep it on a CPU. */
+struct ut_cgroup {
 	char	root[32];
 	char	group[64];
 };
 
-int ut_freezer(struct ut_freezer *f, pid_t pid);
-int ut_freeze(struct ut_freezer *f, bool freeze);	/* and wait until it is frozen */
-void ut_freezer_end(struct ut_freezer *f);		/* the task is gone, or thawed */
+int ut_cgroup(struct ut_cgroup *f, pid_t pid);
+int ut_freeze(struct ut_cgroup *f, bool freeze);	/* and wait until it is frozen */
+int ut_cgroup_cpu(struct ut_cgroup *f, int cpu);
+void ut_cgroup_end(struct ut_cgroup *f);		/* the task is gone, or thawed */
 
 int ut_read_sysctl(const char *path, long *val);
 int ut_write_sysctl(const char *path, long val);
