@@ -710,9 +710,10 @@ static void want_entries(struct unwind_task_info *info, u32 max)
  * * -EINVAL - the task has no user stack (kernel thread, a worker made by the
  *   kernel, no mm), or is exiting; @work is not registered; or the context is
  *   NMI and the architecture has no cmpxchg that is safe there
- * * -EAGAIN - the user registers have changed since a request that still waits;
- *   or the task is in the middle of an execve(); or the CPU is a nohz_full one,
- *   the context task with interrupts off, maybe in the last steps to user space
+ * * -EAGAIN - the user registers have changed since a request that still waits, or
+ *   user space has run since, as it came behind the last look for work; or the task
+ *   is in the middle of an execve(); or the CPU is a nohz_full one, the context task
+ *   with interrupts off, maybe in the last steps to user space
  */
 int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 				u64 *cookie)

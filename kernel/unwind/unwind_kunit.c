@@ -802,6 +802,12 @@ static void deferred_exit(struct kunit *test)
 	synchronize_rcu();
 }
 
+static void deferred_suite_exit(struct kunit_suite *suite)
+{
+	/* The walks of others: they may have been preempted in the hook's function. */
+	synchronize_rcu_tasks();
+}
+
 static void unwind_deferred_one_entry(struct kunit *test)
 {
 	struct deferred *d = test->priv;
@@ -2140,6 +2146,7 @@ static struct kunit_suite unwind_deferred_suite = {
 	.name		= "unwind_deferred",
 	.init		= deferred_init,
 	.exit		= deferred_exit,
+	.suite_exit	= deferred_suite_exit,
 	.test_cases	= unwind_deferred_cases,
 };
 

@@ -18,12 +18,14 @@
  * records cannot contain.
  */
 #include <linux/kernel.h>
+#include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task_stack.h>
 #include <linux/uaccess.h>
 #include <linux/unwind_user.h>
 #include <linux/uprobes.h>
+#include <linux/userfaultfd_k.h>
 
 #include <asm/unwind_user.h>
 
@@ -32,11 +34,10 @@
 #include "user.h"
 
 /*
- * A fault may never come back: userfaultfd, FUSE. It ends when the task is killed,
- * but a task that is dying cannot be killed again: prepare_signal() drops signals
- * for a process that exits, and nobody wakes a thread behind exit_signals(). Of
- * an execve() others may wait for cred_guard_mutex meanwhile, and it waits for the
- * other threads.
+ * A fault may never come back: FUSE. It ends when the task is killed, but a task
+ * that is dying cannot be killed again: prepare_signal() drops signals for a process
+ * that exits, and nobody wakes a thread behind exit_signals(). Of an execve() others
+ * may wait for cred_guard_mutex meanwhile, and it waits for the other threads.
  */
 static bool user_fault_allowed(void)
 {
@@ -46,10 +47,34 @@ static bool user_fault_allowed(void)
 	       !current->in_execve;
 }
 
+/*
+ * Is a page of these for userfaultfd to bring? Who serves it has its address at hand,
+ * maybe where a frame pointer would be, and waiting for it would be for itself.
+ */
+static bool user_has_to_serve(unsigned long from, unsigned int size)
+{
+	struct mm_struct *mm = current->mm;
+	struct vm_area_struct *vma;
+	struct vma_iterator vmi;
+	bool serve = false;
+
+	if (!IS_ENABLED(CONFIG_USERFAULTFD))
+		return false;
+	if (mmap_read_lock_killable(mm))
+		return true;
+
+	vma_iter_init(&vmi, mm, from);
+	for_each_vma_range(vmi, vma, from + size)
+		serve |= userfaultfd_missing(vma) || userfaultfd_minor(vma);
+	mmap_read_unlock(mm);
+	return serve;
+}
+
 /* Read what a fault may have to bring. False: it cannot be read. */
 static bool read_user(void *to, unsigned long from, unsigned int size)
 {
-	bool fault = user_fault_allowed();
+	bool fault = !faulthandler_disabled() && user_fault_allowed() &&
+		     !user_has_to_serve(from, size);
 	unsigned long left;
 
 	if (unlikely(!fault))
@@ -255,10 +280,11 @@ static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace)
  * or where it stops being one: a record below the frame before, not aligned, not
  * readable, or with a return address that is no user address.
  *
- * Context: Task context of a task with an mm. May fault and sleep; a fault that
- * does not come back (userfaultfd, FUSE) ends when the task is killed. Of a task
- * that is dying or in an execve() only what is present is read. Or an interrupt of
- * such a task, with page faults disabled.
+ * Context: Task context of a task with an mm. May fault and sleep, and take mmap_lock
+ * for reading; a fault that does not come back (FUSE) ends when the task is killed. Of
+ * a page that userfaultfd would bring, and of a task that is dying or in an execve(),
+ * only what is present is read. Or an interrupt of such a task, with page faults
+ * disabled.
  */
 void unwind_user_regs(struct unwind_stacktrace *trace,
 		      const struct unwind_user_regs *regs, unsigned int max)

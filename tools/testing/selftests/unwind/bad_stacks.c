@@ -39,6 +39,7 @@ static void find_task_size(void)
 
 FIXTURE(bad_stacks) {
 	struct ut_session s;
+	struct ut_fuse fuse;
 	unsigned long *mem;	/* a hole, PAGES pages, a hole */
 	unsigned long start, end;
 	int tp;
@@ -50,6 +51,7 @@ FIXTURE_SETUP(bad_stacks)
 	char *area;
 
 	memset(&self->s, 0, sizeof(self->s));
+	memset(&self->fuse, 0, sizeof(self->fuse));
 	find_task_size();
 	area = mmap(NULL, (PAGES + 2) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, area);
@@ -68,6 +70,8 @@ FIXTURE_SETUP(bad_stacks)
 FIXTURE_TEARDOWN(bad_stacks)
 {
 	ut_close(&self->s);
+	if (self->fuse.page)
+		ut_fuse_end(&self->fuse);
 }
 
 /* Is this word of the area readable? */
@@ -664,36 +668,20 @@ TEST_F(bad_stacks_32, code_of_16_bits)
 }
 
 /*
- * A page under userfaultfd that is never served: the walk may wait for it, or not,
- * but the task can be killed, and the sample gets its record.
+ * A page that is never served: the walk waits for it, but the task can be killed, and
+ * the sample gets its record.
  */
 struct victim {
 	unsigned long	fp;
-	bool		fuse;		/* it is never served anyway */
 	long		exit;		/* by this system call, or not at all */
-	int		uffd;
 	int	ready, done;
 };
-
-static void never_serve(struct victim *v)
-{
-	if (v->fuse) {
-		v->ready = 1;
-		return;
-	}
-	v->uffd = ut_userfault((void *)v->fp);
-	if (v->uffd < 0) {
-		v->ready = v->uffd;
-		_exit(1);
-	}
-	v->ready = 1;
-}
 
 static void unserved(void *arg)
 {
 	struct victim *v = arg;
 
-	never_serve(v);
+	v->ready = 1;
 	if (v->exit)
 		ut_syscall_on(v->fp, v->fp, v->exit, 0, 0, 0);
 	ut_syscall_on(v->fp, v->fp, __NR_getppid, 0, 0, 0);
@@ -709,23 +697,21 @@ TEST_F_TIMEOUT(bad_stacks, page_never_served, 60)
 	struct ut_stack got;
 	struct ut_child c;
 	struct ut_rec *r;
-	int i;
 
 	ASSERT_NE(NULL, v);
 	ut_close(&self->s);
-	v->fp = (unsigned long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
-				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_EQ(0, ut_fuse_page(&self->fuse));
+	v->fp = (unsigned long)self->fuse.page;
 	ASSERT_EQ(0, ut_fork(&c, unserved, v));
 	opts.pid = c.pid;
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&c));
-	/* It gets stuck in the fault, or comes through without the page. */
-	for (i = 0; i < 100 && (!v->ready || ut_task_state(c.pid) == 'R'); i++)
-		usleep(10000);
-	ASSERT_EQ(1, v->ready) TH_LOG("userfaultfd: %s", strerror(-v->ready));
-	usleep(200000);
+	/* It gets stuck in the fault. */
+	ASSERT_TRUE(ut_wait_state(c.pid, "D"));
+	ASSERT_EQ(1, v->ready);
+	EXPECT_EQ(0, v->done);
 	/* Nobody waits with it: neither who disables nor who reads. */
 	ASSERT_EQ(0, ut_disable(&self->s));
 	ASSERT_EQ(0, kill(c.pid, SIGKILL));
@@ -741,7 +727,57 @@ TEST_F_TIMEOUT(bad_stacks, page_never_served, 60)
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_UNRESOLVED));
 }
 
-/* The same, killed with the events enabled: the record is there. */
+/*
+ * A thread that serves a page by userfaultfd has its address at hand, here where the
+ * frame pointer is: it must not be made to wait for itself.
+ */
+static void serves_itself(void *arg)
+{
+	struct victim *v = arg;
+
+	v->ready = ut_userfault((void *)v->fp);
+	if (v->ready < 0)
+		return;
+	ut_syscall_on(v->fp, v->fp, __NR_getppid, 0, 0, 0);
+	v->done = 1;
+	for (;;)
+		pause();
+}
+
+TEST_F(bad_stacks, page_of_its_own_to_serve)
+{
+	struct victim *v = ut_shared(sizeof(*v));
+	struct ut_opts opts = {};
+	struct ut_stack got;
+	struct ut_child c;
+
+	ASSERT_NE(NULL, v);
+	ut_close(&self->s);
+	v->fp = (unsigned long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_EQ(0, ut_fork(&c, serves_itself, v));
+	opts.pid = c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&c));
+	/* In pause(), or waiting for the page. */
+	while (!UT_READ(v->ready))
+		usleep(1000);
+	ASSERT_LE(0, v->ready) TH_LOG("userfaultfd: %s", strerror(-v->ready));
+	ASSERT_TRUE(ut_wait_state(c.pid, "DS"));
+	EXPECT_EQ(1, v->done);
+	ut_disable(&self->s);
+	ASSERT_EQ(0, kill(c.pid, SIGKILL));
+	ASSERT_EQ(SIGKILL, ut_wait(&c));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, c.pid, 0), &got));
+	EXPECT_EQ(1, got.nr);
+	EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* The same as the first, killed with the events enabled: the record is there. */
 TEST_F_TIMEOUT(bad_stacks, killed_in_the_walk, 60)
 {
 	struct ut_opts opts = {};
@@ -749,22 +785,19 @@ TEST_F_TIMEOUT(bad_stacks, killed_in_the_walk, 60)
 	struct ut_stack got;
 	struct ut_child c;
 	struct ut_rec *r;
-	int i;
 
 	ASSERT_NE(NULL, v);
 	ut_close(&self->s);
-	v->fp = (unsigned long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
-				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_EQ(0, ut_fuse_page(&self->fuse));
+	v->fp = (unsigned long)self->fuse.page;
 	ASSERT_EQ(0, ut_fork(&c, unserved, v));
 	opts.pid = c.pid;
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&c));
-	for (i = 0; i < 100 && (!v->ready || ut_task_state(c.pid) == 'R'); i++)
-		usleep(10000);
-	ASSERT_EQ(1, v->ready) TH_LOG("userfaultfd: %s", strerror(-v->ready));
-	usleep(200000);
+	ASSERT_TRUE(ut_wait_state(c.pid, "D"));
+	ASSERT_EQ(1, v->ready);
 	ASSERT_EQ(0, kill(c.pid, SIGKILL));
 	ASSERT_EQ(SIGKILL, ut_wait(&c));
 	ut_disable(&self->s);
@@ -805,8 +838,8 @@ TEST_F_TIMEOUT(bad_stacks, killed_in_the_exit, 60)
 
 		memset(v, 0, sizeof(*v));
 		v->exit = exits[n].nr;
-		v->fp = (unsigned long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
-					    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		ASSERT_EQ(0, ut_fuse_page(&self->fuse));
+		v->fp = (unsigned long)self->fuse.page;
 		ASSERT_EQ(0, ut_fork(&c, unserved, v));
 		opts.pid = c.pid;
 		ASSERT_EQ(0, ut_open(&self->s, &opts));
@@ -815,7 +848,7 @@ TEST_F_TIMEOUT(bad_stacks, killed_in_the_exit, 60)
 		ASSERT_EQ(0, ut_go(&c));
 		for (i = 0; i < 100 && (!v->ready || ut_task_state(c.pid) == 'R'); i++)
 			usleep(10000);
-		ASSERT_EQ(1, v->ready) TH_LOG("userfaultfd: %s", strerror(-v->ready));
+		ASSERT_EQ(1, v->ready);
 		usleep(200000);
 		kill(c.pid, SIGKILL);
 		i = ut_wait(&c);
@@ -829,6 +862,7 @@ TEST_F_TIMEOUT(bad_stacks, killed_in_the_exit, 60)
 		EXPECT_EQ(1, got.nr);
 		EXPECT_EQ(0, ut_check(&self->s, 0));
 		ut_close(&self->s);
+		ut_fuse_end(&self->fuse);
 	}
 }
 
@@ -896,7 +930,7 @@ static char *new_argv[] = { "new", NEW_IMAGE, NULL };
 static void in_thread(struct victim *v, long nr)
 {
 	v->done = gettid();
-	never_serve(v);
+	v->ready = 1;
 	ut_syscall_on(v->fp, v->fp, nr, 0, 0, 0);
 }
 
@@ -944,7 +978,6 @@ static void in_the_exec(void *arg)
 {
 	struct victim *v = arg;
 
-	never_serve(v);
 	ut_syscall_on(v->fp, v->fp, __NR_execve, (long)"/proc/self/exe", (long)new_argv, 0);
 }
 
@@ -958,7 +991,6 @@ FIXTURE(no_wait) {
 FIXTURE_VARIANT(no_wait) {
 	ut_fn fn;
 	const char *func;		/* what is sampled, or the signal is */
-	bool fuse;
 	int kill, status;
 };
 
@@ -972,7 +1004,7 @@ FIXTURE_VARIANT_ADD(no_wait, killed_by_exec) {
 
 /* Behind what ends the wait of one that has not come so far. */
 FIXTURE_VARIANT_ADD(no_wait, thread_exits) {
-	.fn = thread_exits, .func = "exit_signals", .fuse = true,
+	.fn = thread_exits, .func = "exit_signals",
 };
 
 FIXTURE_VARIANT_ADD(no_wait, in_the_exec) {
@@ -985,14 +1017,8 @@ FIXTURE_SETUP(no_wait)
 	memset(&self->fuse, 0, sizeof(self->fuse));
 	self->v = ut_shared(sizeof(*self->v));
 	ASSERT_NE(NULL, self->v);
-	if (variant->fuse) {
-		ASSERT_EQ(0, ut_fuse_page(&self->fuse));
-		self->v->fuse = true;
-		self->v->fp = (unsigned long)self->fuse.page;
-	} else {
-		self->v->fp = (unsigned long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
-						  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	}
+	ASSERT_EQ(0, ut_fuse_page(&self->fuse));
+	self->v->fp = (unsigned long)self->fuse.page;
 	ASSERT_EQ(0, ut_fork(&self->c, variant->fn, self->v));
 }
 
@@ -1000,8 +1026,7 @@ FIXTURE_TEARDOWN(no_wait)
 {
 	kill(self->c.pid, SIGKILL);
 	ut_close(&self->s);
-	if (variant->fuse)
-		ut_fuse_end(&self->fuse);
+	ut_fuse_end(&self->fuse);
 }
 
 TEST_F(no_wait, page_never_served)
@@ -1018,8 +1043,6 @@ TEST_F(no_wait, page_never_served)
 	if (variant->kill) {
 		while (!UT_READ(self->v->ready))
 			usleep(1000);
-		ASSERT_EQ(1, self->v->ready)
-			TH_LOG("userfaultfd: %s", strerror(-self->v->ready));
 		ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
 		ASSERT_EQ(0, kill(self->c.pid, variant->kill));
 	}
