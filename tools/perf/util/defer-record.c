@@ -157,12 +157,22 @@ void evsel__config_defer_callchain(struct evsel *evsel, const struct callchain_p
 {
 	struct perf_event_attr *attr = &evsel->core.attr;
 
-	attr->defer_callchain = param->record_mode == CALLCHAIN_FP &&
-				param->defer != CALLCHAIN_DEFER_NO &&
+	attr->defer_callchain = callchain_param__may_defer(param) &&
 				!attr->exclude_callchain_user;
 
 	if (attr->defer_callchain && param->defer == CALLCHAIN_DEFER_YES)
 		defer_by_name = true;
+}
+
+/**
+ * callchain_param__may_defer - will user callchains be deferred?
+ * @param: the callgraph parameters
+ *
+ * Return: false when no event will ask for that.
+ */
+bool callchain_param__may_defer(const struct callchain_param *param)
+{
+	return param->record_mode == CALLCHAIN_FP && param->defer != CALLCHAIN_DEFER_NO;
 }
 
 static bool evsel__can_defer_callchain(struct evsel *evsel)
@@ -260,7 +270,7 @@ void evlist__config_defer_output(struct evlist *evlist, const struct record_opts
 	if (!evsel__can_output(output, inherit)) {
 		pr_debug("'%s' is not on all CPUs or in all tasks, callchains are not deferred\n",
 			 evsel__name(output));
-		warn_by_name("No side-band event on all CPUs");
+		warn_by_name("No side-band event on all CPUs and in all tasks");
 		evlist__stop_deferral(evlist);
 		return;
 	}

@@ -180,7 +180,7 @@ test_one_cpu()
 {
 	local said
 
-	said="^WARNING: No side-band event on all CPUs,"
+	said="^WARNING: No side-band event on all CPUs and in all tasks,"
 	said="$said recording user callchains without deferral\.$"
 
 	if [ "$(getconf _NPROCESSORS_ONLN)" -lt 2 ]; then
