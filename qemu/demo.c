@@ -26,7 +26,8 @@ struct request {
 };
 
 static int zero_fd, null_fd;
-static char table[1024 * PAGE];
+/* A read of it takes some times as long as from one sample to the next. */
+static char table[4096 * PAGE];
 
 static inline long call(long nr, long a, long b, long c, long d, long e)
 {
