@@ -307,11 +307,12 @@ static void perf_defer_write(struct perf_event *event,
 		  room / (unsigned int)sizeof(u64));
 
 	output->record.nr = nr;
-	perf_event_header__init(&output->record.header, &sample,
-				PERF_RECORD_CALLCHAIN_DEFERRED,
-				PERF_RECORD_MISC_USER,
-				sizeof(output->record) + nr * sizeof(u64),
-				event);
+	output->record.header = (struct perf_event_header){
+		.type	= PERF_RECORD_CALLCHAIN_DEFERRED,
+		.misc	= PERF_RECORD_MISC_USER,
+		.size	= sizeof(output->record) + nr * sizeof(u64),
+	};
+	perf_event_add_id(&output->record.header, &sample, event);
 	if (unlikely(output->careful) &&
 	    !perf_defer_room(event, output->record.header.size)) {
 		output->full = true;
@@ -1135,11 +1136,14 @@ void perf_defer_exit(struct perf_event *event)
 	perf_defer_put(session);
 }
 
-/* May the current task open such an event for all tasks? */
+/*
+ * May the current task open such an event for all tasks? As perf_allow_cpu() has it,
+ * but for the security module, which was asked when the event was opened.
+ */
 static bool perf_defer_may_show_all(struct perf_event *event)
 {
 	return perfmon_capable() ||
-	       (!event->hw.target && !perf_allow_cpu());
+	       (!event->hw.target && sysctl_perf_event_paranoid <= 0);
 }
 
 /*

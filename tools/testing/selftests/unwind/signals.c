@@ -530,6 +530,21 @@ TEST_F(signals, restarted_after_a_stop)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/* Is this the stack of a record that was written before the sample? */
+static bool walked_before(struct ut_session *s, struct ut_rec *sample,
+			  const struct ut_stack *st)
+{
+	struct ut_rec *r;
+
+	for (r = s->rec; r < s->rec + s->nr_recs; r++) {
+		if (r->type == UT_RECORD_CALLCHAIN_DEFERRED && r->tid == sample->tid &&
+		    r->time < sample->time && r->nr == st->nr &&
+		    !memcmp(r->ips, st->ip, st->nr * sizeof(*st->ip)))
+			return true;
+	}
+	return false;
+}
+
 /*
  * A fault while the frame of the first of two signals is made: what it asks for is not
  * in the way of what comes next, with the registers of the first one's handler.
@@ -560,8 +575,11 @@ TEST_F(signals, fault_between_two)
 			break;
 	}
 	EXPECT_NE(NULL, r);
-	for (i = 0; (r = ut_sample(&self->s, work, 0, i)); i++)
-		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got)) TH_LOG("sample %u", i);
+	for (i = 0; (r = ut_sample(&self->s, work, 0, i)); i++) {
+		/* The scheduler may have some work of its own, behind the walk. */
+		EXPECT_TRUE(ut_user_stack(&self->s, r, &got) == UT_DEFERRED ||
+			    walked_before(&self->s, r, &got)) TH_LOG("sample %u", i);
+	}
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
