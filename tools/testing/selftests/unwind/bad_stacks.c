@@ -667,6 +667,20 @@ TEST_F(bad_stacks_32, code_of_16_bits)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/* Run @fn in a child, of which each call of @tp is sampled. */
+static int watch_child(struct ut_session *s, struct ut_child *c, ut_fn fn, void *arg,
+		       const char *tp)
+{
+	struct ut_opts opts = {};
+
+	if (ut_fork(c, fn, arg))
+		return -1;
+	opts.pid = c->pid;
+	if (ut_open(s, &opts) || ut_add_tracepoint(s, "syscalls", tp) < 0 || ut_enable(s))
+		return -1;
+	return ut_go(c);
+}
+
 /*
  * A page that is never served: the walk waits for it, but the task can be killed, and
  * the sample gets its record.
@@ -692,7 +706,6 @@ static void unserved(void *arg)
 
 TEST_F_TIMEOUT(bad_stacks, page_never_served, 60)
 {
-	struct ut_opts opts = {};
 	struct victim *v = ut_shared(sizeof(*v));
 	struct ut_stack got;
 	struct ut_child c;
@@ -702,12 +715,7 @@ TEST_F_TIMEOUT(bad_stacks, page_never_served, 60)
 	ut_close(&self->s);
 	ASSERT_EQ(0, ut_fuse_page(&self->fuse));
 	v->fp = (unsigned long)self->fuse.page;
-	ASSERT_EQ(0, ut_fork(&c, unserved, v));
-	opts.pid = c.pid;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&c));
+	ASSERT_EQ(0, watch_child(&self->s, &c, unserved, v, "sys_enter_getppid"));
 	/* It gets stuck in the fault. */
 	ASSERT_TRUE(ut_wait_state(c.pid, "D"));
 	ASSERT_EQ(1, v->ready);
@@ -747,7 +755,6 @@ static void serves_itself(void *arg)
 TEST_F(bad_stacks, page_of_its_own_to_serve)
 {
 	struct victim *v = ut_shared(sizeof(*v));
-	struct ut_opts opts = {};
 	struct ut_stack got;
 	struct ut_child c;
 
@@ -755,12 +762,7 @@ TEST_F(bad_stacks, page_of_its_own_to_serve)
 	ut_close(&self->s);
 	v->fp = (unsigned long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
 				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ASSERT_EQ(0, ut_fork(&c, serves_itself, v));
-	opts.pid = c.pid;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&c));
+	ASSERT_EQ(0, watch_child(&self->s, &c, serves_itself, v, "sys_enter_getppid"));
 	/* In pause(), or waiting for the page. */
 	while (!UT_READ(v->ready))
 		usleep(1000);
@@ -780,7 +782,6 @@ TEST_F(bad_stacks, page_of_its_own_to_serve)
 /* The same as the first, killed with the events enabled: the record is there. */
 TEST_F_TIMEOUT(bad_stacks, killed_in_the_walk, 60)
 {
-	struct ut_opts opts = {};
 	struct victim *v = ut_shared(sizeof(*v));
 	struct ut_stack got;
 	struct ut_child c;
@@ -790,12 +791,7 @@ TEST_F_TIMEOUT(bad_stacks, killed_in_the_walk, 60)
 	ut_close(&self->s);
 	ASSERT_EQ(0, ut_fuse_page(&self->fuse));
 	v->fp = (unsigned long)self->fuse.page;
-	ASSERT_EQ(0, ut_fork(&c, unserved, v));
-	opts.pid = c.pid;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&c));
+	ASSERT_EQ(0, watch_child(&self->s, &c, unserved, v, "sys_enter_getppid"));
 	ASSERT_TRUE(ut_wait_state(c.pid, "D"));
 	ASSERT_EQ(1, v->ready);
 	ASSERT_EQ(0, kill(c.pid, SIGKILL));
@@ -831,7 +827,6 @@ TEST_F_TIMEOUT(bad_stacks, killed_in_the_exit, 60)
 	ASSERT_NE(NULL, v);
 	ut_close(&self->s);
 	for (n = 0; n < ARRAY_SIZE(exits); n++) {
-		struct ut_opts opts = {};
 		struct ut_stack got;
 		struct ut_child c;
 		struct ut_rec *r;
@@ -840,12 +835,7 @@ TEST_F_TIMEOUT(bad_stacks, killed_in_the_exit, 60)
 		v->exit = exits[n].nr;
 		ASSERT_EQ(0, ut_fuse_page(&self->fuse));
 		v->fp = (unsigned long)self->fuse.page;
-		ASSERT_EQ(0, ut_fork(&c, unserved, v));
-		opts.pid = c.pid;
-		ASSERT_EQ(0, ut_open(&self->s, &opts));
-		ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", exits[n].tp));
-		ASSERT_EQ(0, ut_enable(&self->s));
-		ASSERT_EQ(0, ut_go(&c));
+		ASSERT_EQ(0, watch_child(&self->s, &c, unserved, v, exits[n].tp));
 		for (i = 0; i < 100 && (!v->ready || ut_task_state(c.pid) == 'R'); i++)
 			usleep(10000);
 		ASSERT_EQ(1, v->ready);
@@ -893,19 +883,13 @@ TEST_F(bad_stacks, exit_pages_in)
 	ASSERT_EQ(0, ftruncate(fd, PAGE));
 	ASSERT_EQ(sizeof(frame), pwrite(fd, frame, sizeof(frame), 0));
 	for (n = 0; n < ARRAY_SIZE(exits); n++) {
-		struct ut_opts opts = {};
 		struct ut_stack got;
 		struct ut_child c;
 
 		/* In the file, and in no page table. */
 		v.fp = (unsigned long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		v.exit = exits[n].nr;
-		ASSERT_EQ(0, ut_fork(&c, exit_on, &v));
-		opts.pid = c.pid;
-		ASSERT_EQ(0, ut_open(&self->s, &opts));
-		ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", exits[n].tp));
-		ASSERT_EQ(0, ut_enable(&self->s));
-		ASSERT_EQ(0, ut_go(&c));
+		ASSERT_EQ(0, watch_child(&self->s, &c, exit_on, &v, exits[n].tp));
 		ASSERT_EQ(0, ut_wait(&c));
 		ut_disable(&self->s);
 		ASSERT_EQ(0, ut_drain(&self->s));

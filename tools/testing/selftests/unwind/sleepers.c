@@ -623,9 +623,8 @@ TEST_F_TIMEOUT(at_the_end, waking, 250)
 	EXPECT_GE(samples / 10, missing);
 }
 
-/* Disable an event before the others that has no buffer, or @page, one without room. */
-static void without_a_buffer(struct __test_metadata *_metadata, struct ut_session *s,
-			     struct ut_child *c, struct shared *sh, bool page)
+/* An event that gets records, and samples nothing. */
+static int open_output(pid_t pid, int cpu)
 {
 	struct perf_event_attr attr = {
 		.type		= PERF_TYPE_SOFTWARE,
@@ -634,12 +633,20 @@ static void without_a_buffer(struct __test_metadata *_metadata, struct ut_sessio
 		.sample_type	= UT_SAMPLE_TYPE,
 		.sample_id_all	= 1,
 	};
-	int fd;
 
 	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
+	return ut_perf_open(&attr, pid, cpu, -1, 0);
+}
+
+/* Disable an event before the others that has no buffer, or @page, one without room. */
+static void without_a_buffer(struct __test_metadata *_metadata, struct ut_session *s,
+			     struct ut_child *c, struct shared *sh, bool page)
+{
+	int fd;
+
 	sh->how = PAUSE;
 	ASSERT_EQ(0, ut_fork(c, ladder_asleep, sh));
-	fd = ut_perf_open(&attr, c->pid, -1, -1, 0);
+	fd = open_output(c->pid, -1);
 	ASSERT_LE(0, fd);
 	if (page)
 		ASSERT_NE(MAP_FAILED, mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
@@ -1216,13 +1223,6 @@ static void busy_process(void *arg)
  */
 TEST_F_TIMEOUT(at_the_end, many_events_beside_busy_tasks, 120)
 {
-	struct perf_event_attr attr = {
-		.type		= PERF_TYPE_SOFTWARE,
-		.size		= UT_ATTR_SIZE,
-		.config		= PERF_COUNT_SW_DUMMY,
-		.sample_type	= UT_SAMPLE_TYPE,
-		.sample_id_all	= 1,
-	};
 	struct busy *b = ut_shared(sizeof(*b));
 	struct ut_opts opts = { .per_cpu = true };
 	struct ut_session calls, asleep;
@@ -1232,7 +1232,6 @@ TEST_F_TIMEOUT(at_the_end, many_events_beside_busy_tasks, 120)
 	ASSERT_NE(NULL, b);
 	memset(&calls, 0, sizeof(calls));
 	memset(&asleep, 0, sizeof(asleep));
-	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
 	if (ut_online_cpus(b->cpus, ARRAY_SIZE(b->cpus)) < 2)
 		SKIP(return, "needs two CPUs");
 	/* The long call has one for itself: it is not walked while it is preempted. */
@@ -1255,7 +1254,7 @@ TEST_F_TIMEOUT(at_the_end, many_events_beside_busy_tasks, 120)
 	for (i = 0; i < MANY_EVENTS; i++) {
 		struct ut_ring *ring = &asleep.ring[i % asleep.nr_rings];
 
-		fd[i] = ut_perf_open(&attr, self->c.pid, ring->cpu, -1, 0);
+		fd[i] = open_output(self->c.pid, ring->cpu);
 		ASSERT_LE(0, fd[i]);
 		ASSERT_EQ(0, ioctl(fd[i], PERF_EVENT_IOC_SET_OUTPUT, ring->fd));
 	}
@@ -2009,17 +2008,11 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 	struct ut_opts opts = { .pages = 512 };
 	struct ut_session own;
 	struct stuck st = { .s = &self->s };
-	struct perf_event_attr attr = {
-		.type		= PERF_TYPE_SOFTWARE,
-		.size		= UT_ATTR_SIZE,
-		.config		= PERF_COUNT_SW_DUMMY,
-	};
 	struct ut_fuse fuse;
 	unsigned int records;
 	pthread_t id[2];
 	int ppid, bare;
 
-	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
 	ASSERT_EQ(0, ut_fuse_page(&fuse));
 	st.fp = (unsigned long)fuse.page;
 	ASSERT_EQ(0, pthread_create(&id[0], NULL, stuck_disabler, &st));
@@ -2037,7 +2030,7 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 	ASSERT_EQ(0, ut_open(&own, &opts));
 	ASSERT_LE(0, ut_add_tracepoint(&own, "syscalls", "sys_enter_ioctl"));
 	ASSERT_EQ(0, ut_enable(&own));
-	bare = ut_perf_open(&attr, st.caller, -1, -1, 0);
+	bare = open_output(st.caller, -1);
 	ASSERT_LE(0, bare);
 
 	__atomic_store_n(&st.go, 1, __ATOMIC_RELEASE);
