@@ -12,6 +12,10 @@ ifneq ($(words $(CURDIR))$(findstring :,$(CURDIR)),1)
 $(error $(CURDIR): the path has a blank or a colon, which the kernel's build does not take: clone into another)
 endif
 
+# what a command says is looked at here and there: in English
+export LC_ALL := C.UTF-8
+export LANGUAGE :=
+
 build := $(CURDIR)/build
 export BUILD := $(build)
 

@@ -100,6 +100,10 @@ def git_am(build, work, mails):
         raise Failure(f"{made} commits for {len(series)} patches")
 
 
+# what somebody may have set, and what is said is then looked at in vain
+NOT_ENGLISH = {"LC_ALL": "", "LANG": "C.UTF-8", "LANGUAGE": "de"}
+
+
 class Sandbox:
     """A copy of the repository with a small base and a build of its own."""
 
@@ -119,7 +123,8 @@ class Sandbox:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             cwd=self.top, env=dict(
                 {k: v for k, v in os.environ.items() if k not in
-                 ("KERNEL_SRC", "BUILD", "CMD", "BASE")}, **env))
+                 ("KERNEL_SRC", "BUILD", "CMD", "BASE")},
+                **NOT_ENGLISH, **env))
         with open(self.layer.log("commands.log"), "a") as f:
             f.write(f"$ {script} {' '.join(args)}\n{result.stdout}"
                     f"[{result.returncode}]\n")
@@ -770,7 +775,7 @@ def full_disks(box):
         result = subprocess.run(
             on_small_disks(disks, args), stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace", cwd=box.top,
-            env=dict(os.environ, ACCEL="tcg", **env))
+            env=dict(os.environ, ACCEL="tcg", **NOT_ENGLISH, **env))
         out = result.stdout
         assert result.returncode == status, (args, result.returncode, out)
         assert "Traceback" not in out, out

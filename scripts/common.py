@@ -31,6 +31,9 @@ import subprocess
 import sys
 import time
 
+# what a command says is looked at here and there: in English, wherever it is run
+os.environ.update(LC_ALL="C.UTF-8", LANGUAGE="")
+
 TOP = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 PATCHES = os.path.join(TOP, "patches")
 TREE_NAME = "linux-6.12"
