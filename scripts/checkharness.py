@@ -679,6 +679,8 @@ def run_scripts(layer):
                packages, layer)
     layer.test("flame graphs: well-formed, self-contained, true to the samples",
                flame_graphs, layer)
+    layer.test("what could not be made is not tested as it was before",
+               not_made, os.path.join(layer.dir, "not-made"))
     layer.test("what there is no time for is skipped, and nothing else",
                time_limit, layer.log("time-limit"))
     layer.test("every script parses; shellcheck has nothing to say", lint)
@@ -1243,6 +1245,46 @@ def time_limit(work):
     if results(0, (0, "", "")) != [("unwind: c", "skip"),
                                    ("unwind: d", "skip")]:
         raise Failure("no kernel, for want of time, is more than skipped")
+
+
+def not_made(work):
+    """What scripts/check makes of a layer whose kernel could not be built."""
+    module = SourceFileLoader("check", os.path.join(TOP, "scripts", "check")) \
+        .load_module()
+    module.say = lambda text: None
+    ran = []
+
+    def layer(name, *failing, **more):
+        def run(self):
+            ran.append(name)
+            for test in failing:
+                self.not_ok(test, "of no use")
+            self.ok("something")
+        return module.Layer(name, "", run, **more)
+
+    def results(*layers):
+        ran.clear()
+        check = module.Check(work)
+        check.layers = layers
+        try:
+            for one in layers:
+                module.run_layers(check, [one])
+        finally:
+            check.lanes.shutdown()
+        return ran, [r[1] for r in layers[-1].results]
+
+    debug = {"kernels": ["kernel-debug"]}
+    for layers, wanted in (
+            ((layer("build", "no warning"), layer("x")), ["build", "x"]),
+            ((layer("build", "make kernel"), layer("x")), ["build"]),
+            ((layer("build", "make tree"), layer("x")), ["build"]),
+            ((layer("kernels", "make kernel-debug"), layer("x", **debug)),
+             ["kernels"]),
+            ((layer("kernels", "make kernel-kcsan"), layer("x", **debug)),
+             ["kernels", "x"])):
+        found, last = results(*layers)
+        if found != wanted or last != ["ok" if "x" in wanted else "not ok"]:
+            raise Failure(f"{found} ran, not {wanted}; {last}")
 
 
 def only_series():
