@@ -186,8 +186,9 @@ def acquire(build, source, trial=None):
     where @trial, which is called with the directory of the new one, raises.
 
     Without a @source a base that is there already is kept, else Debian's
-    package is unpacked.
+    package is unpacked, which is what there is to come back to.
     """
+    named = bool(source)
     base = os.path.join(build, "base")
     id_file = os.path.join(build, "base.id")
     log = os.path.join(build, "log", "base.log")
@@ -218,7 +219,7 @@ def acquire(build, source, trial=None):
     fresh = base + ".new"
     try:
         take(source, fresh, log, version, depth)
-        if have and trial:
+        if named and trial:
             trial(fresh)
     except Failure:
         shutil.rmtree(fresh, ignore_errors=True)

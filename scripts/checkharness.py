@@ -566,6 +566,14 @@ def run_scripts(layer):
         left = {n for n in os.listdir(box.build) if "trial" in n or
                 n.startswith("base.") and n != "base.id"}
         assert not left, left
+        # the first one, too, is taken or nothing is
+        first = os.path.join(layer.dir, "first")
+        out = box.bad("tree", "--build", first, "--kernel-src", differs,
+                      says=(series[0].name, "does not apply", "is not taken"))
+        assert "had" not in out, out
+        assert set(os.listdir(first)) == {".lock", "log"}, os.listdir(first)
+        tree("--build", first, "--kernel-src", box.src)
+        shutil.rmtree(first)
         for source in has_it, differs:
             shutil.rmtree(source)
         assert sublevels(box) == before
@@ -987,7 +995,7 @@ def packages(layer):
     os.makedirs(tools)
     for name in ("sh", "cat", "sed", "grep", "id", "tr", "cut", "dirname",
                  "awk", "mkdir", "wc", "date", "env", "head", "tail", "rm",
-                 "sleep"):
+                 "sleep", "uname"):
         os.symlink(shutil.which(name), os.path.join(tools, name))
 
     def fake(name, text):
@@ -1021,6 +1029,19 @@ def packages(layer):
     stops("^    git$", "^    gcc$", *[f"^    {name}$" for name in tests],
           args=["check"])
     stops("installs nothing", "^    shellcheck$", args=["--check", "check"])
+    # what was unpacked is gone; and what cannot be built here is not begun
+    base_id = os.path.join(layer.dir, "pkg", "base.id")
+    os.makedirs(os.path.dirname(base_id), exist_ok=True)
+    with open(base_id, "w") as f:
+        f.write("a base\n")
+    stops("^    linux-source-6.12$", args=["--check", "tree"])
+    os.makedirs(os.path.join(os.path.dirname(base_id), "base"))
+    stops("^    git$", args=["--check", "tree"], silent=["linux-source-6.12"])
+    shutil.rmtree(os.path.dirname(base_id))
+    fake("uname", "echo aarch64\n")
+    stops("^packages: this machine is aarch64", silent=("gcc", "git"))
+    stops("^    git$", args=["tree"])
+    fake("uname", "echo x86_64\n")
     # apt is there, something is missing, and we are nobody
     fake("apt-get", "exit 99\n")
     fake("dpkg-query", "exit 1\n")
