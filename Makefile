@@ -87,6 +87,7 @@ help:
 	@echo "  CMD='...'              vm: what to run; demo: what to profile. The host's root is"
 	@echo '                         the guest'"'"'s, read-only, with a /tmp, /run and /var/tmp of'
 	@echo '                         its own; build/demo/ is writable'
+	@echo '  DEMO_OUT=DIR           demo: what it leaves goes there, not to build/demo/'
 	@echo '  KERNEL_SRC=PATH        directory or tarball of a 6.12.y, from 6.12.100 on, in'
 	@echo '                         place of the package linux-source-6.12; kept until'
 	@echo '                         another is named or make clean'
@@ -189,7 +190,8 @@ vm: vm-run
 
 demo: kernel perf
 	@scripts/demo --build $(build) --smp $(SMP) --mem $(MEM) \
-		$(if $(TIMEOUT),--timeout $(TIMEOUT))
+		$(if $(TIMEOUT),--timeout $(TIMEOUT)) \
+		$(if $(DEMO_OUT),--out '$(DEMO_OUT)')
 
 # builds what it needs itself, as its first layer
 check: packages-check

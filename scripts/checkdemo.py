@@ -21,6 +21,7 @@ def demo(layer, name, own=""):
     (samples, records, bytes)}.
 
     @own is a command for make, where that builds in this directory, and may.
+    What somebody left in build/demo/ stays.
     """
     build = layer.check.build
     out = layer.log(name)
@@ -29,8 +30,7 @@ def demo(layer, name, own=""):
                out]
     if own and layer.check.builds and \
             os.path.realpath(build) == os.path.join(TOP, "build"):
-        command = ["make", "demo", f"CMD={own}"]
-        out = os.path.join(build, "demo")
+        command = ["make", "demo", f"CMD={own}", f"DEMO_OUT={out}"]
     with open(log, "w") as f:
         result = subprocess.run(
             command, env=dict(outside_make("DEMO_BEGUN"), RUN_CMD=own),

@@ -497,10 +497,12 @@ def digest_of_files(directory):
 
 
 def outside_make(*others):
-    """The environment for a make that is not part of the one that started this;
-    without @others, too."""
+    """The environment for a make that is not part of the one that started this,
+    nor has what that was told; without @others, too."""
+    told = ("ARGS", "BASE", "CMD", "DEMO_OUT", "LAYER", "MEM", "MFLAGS", "SMP",
+            "TIMEOUT", "VERSION")
     return {k: v for k, v in os.environ.items()
-            if not k.startswith("MAKE") and k not in ("MFLAGS", *others)}
+            if not k.startswith("MAKE") and k not in (*told, *others)}
 
 
 def install_kselftests(build, headers, objects, log):
