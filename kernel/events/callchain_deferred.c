@@ -843,6 +843,26 @@ static void perf_defer_callback(struct unwind_work *work,
  */
 static DEFINE_PER_CPU(u64 [PERF_NR_CONTEXTS][3], defer_chains);
 
+/*
+ * The stack has been asked for before, in this entry. Returns 1 for one that waits; 0
+ * where there is none to wait for; -ESRCH where the record has been written, and a
+ * reader may have passed it: it is not named any more, and what has just been walked
+ * can be read at once.
+ */
+static int perf_defer_join(struct perf_event *event, u64 cookie, bool joins)
+{
+	struct perf_defer_session *session = event->defer;
+
+	if (unlikely(!unwind_deferred_waits(&session->client->work, current)))
+		return unwind_deferred_between_images() ? 0 : -ESRCH;
+
+	if (unlikely(joins))
+		perf_defer_count_again(session->client);
+	if (unlikely(!xa_empty(&session->drained)))
+		perf_defer_name_drained(session, cookie);
+	return 1;
+}
+
 /**
  * perf_callchain_deferred - the callchain of a sample, with the user part deferred
  * @event:	the event, with attr.defer_callchain; its callchain has a user part,
@@ -885,24 +905,17 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 
 	if (unlikely(client == &shared_client))
 		joins = perf_defer_share(event->defer);
+	/* Before it waits: who counts them meanwhile must not miss it. */
+	this_cpu_inc(client->count->asked);
 	ret = unwind_deferred_request_max(&client->work, max_stack, &cookie);
-	if (ret < 0)
-		return NULL;
-	if (!ret) {
-		this_cpu_inc(client->count->asked);
-	} else if (unlikely(!unwind_deferred_waits(&client->work, current))) {
-		/*
-		 * The record has been written, and a reader may have passed it: it is
-		 * not named any more. What has just been walked can be read at once.
-		 */
-		if (!unwind_deferred_between_images())
+	if (ret) {
+		if (ret > 0)
+			ret = perf_defer_join(event, cookie, joins);
+		/* Behind that, for the same reason. No callback is run for it. */
+		this_cpu_inc(client->count->done);
+		if (ret < 0)
 			return NULL;
-		none = true;
-	} else {
-		if (unlikely(joins))
-			perf_defer_count_again(client);
-		if (unlikely(!xa_empty(&event->defer->drained)))
-			perf_defer_name_drained(event->defer, cookie);
+		none = !ret;
 	}
 
 	if (!kernel) {
@@ -943,9 +956,9 @@ static int perf_defer_client_init(struct perf_defer_client *client)
 }
 
 /*
- * How many wait; at times more, never less. Who is seen to be done has asked
- * before, maybe on another CPU: that is seen then, too. @all grows with each of
- * whom there is something to be written.
+ * How many wait; at times more, never less: a sample is counted before it asks. Who is
+ * seen to be done has asked before, maybe on another CPU: that is seen then, too. @all
+ * grows with each of whom there is something to be written.
  */
 static unsigned long perf_defer_waiting(struct perf_defer_client *client,
 					unsigned long *all)
