@@ -117,6 +117,7 @@ struct perf_defer_drained {
  * @fresh:	has an event been disabled that took records until then?
  * @deadline:	in jiffies, for what they wait for
  * @looked:	the deadline behind which all tasks were last looked at; guarded by @drain
+ * @full:	the last buffer that had no room by then, never looked into; so is this
  * @room:	how many stacks may be left at a time
  * @nr_left:	how many are
  * @left:	stacks of tasks that came out meanwhile
@@ -149,6 +150,7 @@ struct perf_defer_session {
 	bool				fresh;
 	unsigned long			deadline;
 	unsigned long			looked;
+	const struct perf_buffer	*full;
 	unsigned long			room;
 	unsigned long			nr_left;
 	struct list_head		left;
@@ -1224,7 +1226,10 @@ static bool perf_defer_last_takes(struct perf_event *event)
 	return true;
 }
 
-/* Has @task an event of the session to give a record to when it comes out? */
+/*
+ * Has @task an event of the session to give a record to when it comes out? Events that
+ * it has inherited are in no list, and do not count.
+ */
 static bool perf_defer_has_taker(struct perf_defer_session *session,
 				 struct task_struct *task)
 {
@@ -1397,6 +1402,20 @@ static unsigned int perf_defer_collect(struct perf_defer_client *client,
 }
 
 /*
+ * There is no room for a stack. The next event that is disabled is to look at all tasks,
+ * whatever the others have seen, if it has another buffer.
+ */
+static int perf_defer_no_room(struct perf_defer_drain *drain)
+{
+	struct perf_defer_session *session = drain->event->defer;
+
+	WRITE_ONCE(session->tried, session->settled);
+	session->looked = session->deadline - 1;
+	session->full = READ_ONCE(drain->event->rb);
+	return -ENOSPC;
+}
+
+/*
  * A look at the task of an event, which may have no other to take its record. If it is
  * on its way out the next event that is disabled gets that.
  */
@@ -1409,6 +1428,8 @@ static int perf_defer_drain_own(struct perf_defer_drain *drain,
 	if (task && task != current &&
 	    unwind_deferred_waits(&drain->event->defer->client->work, task))
 		err = perf_defer_drain_task(drain, task, trace, true, last);
+	if (err == -ENOSPC)
+		return perf_defer_no_room(drain);
 	return err == -EBUSY ? err : 0;
 }
 
@@ -1417,7 +1438,8 @@ static int perf_defer_drain_own(struct perf_defer_drain *drain,
  * of a session are disabled one after the other, and the first one has it all. When
  * it is @late for those who are running, one event and the last one look once more, no
  * other: there may be an event a thread and CPU, and those that are left sample on.
- * Returns 0; -EBUSY or -EAGAIN if some of them are worth another, see above.
+ * Returns 0; -EBUSY or -EAGAIN if some of them are worth another, see above; -ENOSPC
+ * when the next event has to look.
  */
 static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 				  struct unwind_stacktrace *trace, bool late,
@@ -1435,6 +1457,9 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 	if (!waiting || asked == READ_ONCE(session->settled))
 		return 0;
 	if (!perf_defer_is_last(drain)) {
+		/* Many share one; what there may be room for now is the last one's. */
+		if (READ_ONCE(drain->event->rb) == session->full)
+			return -ENOSPC;
 		if (asked == READ_ONCE(session->tried))
 			return 0;
 		if (late && session->looked == session->deadline)
@@ -1469,7 +1494,7 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 		cond_resched();
 	}
 	if (full)
-		return 0;
+		return perf_defer_no_room(drain);
 	/*
 	 * Who is counted and does not wait any more is being walked right now. In both
 	 * counts: who has been walked from outside may have come out since.
@@ -1626,9 +1651,11 @@ static unsigned long perf_defer_deadline(struct perf_defer_drain *drain)
 	bool last = perf_defer_is_last(drain);
 
 	guard(raw_spinlock_irq)(&session->lock);
-	if (time_after_eq(jiffies, session->deadline + HZ) || (last && session->fresh))
+	if (time_after_eq(jiffies, session->deadline + HZ) || (last && session->fresh)) {
 		WRITE_ONCE(session->deadline,
 			   jiffies + msecs_to_jiffies(PERF_DEFER_DRAIN_MS));
+		session->full = NULL;
+	}
 	if (last)
 		WRITE_ONCE(session->fresh, false);
 	return session->deadline;
@@ -1657,7 +1684,7 @@ static void perf_defer_drain_all(struct perf_defer_drain *drain)
 		err = perf_defer_drain_tasks(drain, &trace, late,
 					     time_after(jiffies, patience));
 		/* Who has just come out is about to leave a stack. */
-		if (!err || (err == -EAGAIN && late && !more--))
+		if (!err || err == -ENOSPC || (err == -EAGAIN && late && !more--))
 			break;
 
 		perf_defer_drain_left(drain, true, false);
@@ -1666,7 +1693,7 @@ static void perf_defer_drain_all(struct perf_defer_drain *drain)
 			break;
 		delay = min(2 * delay, msecs_to_jiffies(PERF_DEFER_DRAIN_MS));
 	}
-	if (late)
+	if (late && err != -ENOSPC)
 		event->defer->looked = deadline;
 	kvfree(trace.entries);
 }

@@ -1782,7 +1782,84 @@ TEST_F(at_the_end, buffer_full)
 	ut_close(&other);
 }
 
-/* The same where the profiled task has gone, and one that it has made is asleep. */
+/*
+ * Who is in a long call is walked when its own event, which has no room, has waited
+ * for it: the next one has, and it is not the last.
+ */
+static void fill_and_run_on(void *arg)
+{
+	struct shared *sh = arg;
+	int i;
+
+	if (move_to(sh->cpus[1]))
+		_exit(1);
+	for (i = 0; i < 200; i++)
+		syscall(__NR_getppid);
+	run_on(sh);
+}
+
+static void ladder_fill_and_run_on(void *arg)
+{
+	ut_ladder(6, fill_and_run_on, arg);
+}
+
+TEST_F(at_the_end, buffer_full_when_late)
+{
+	struct ut_opts opts = { .pages = 1 };
+	struct ut_session sampled, roomy, last;
+	struct shared *sh = ut_shared(sizeof(*sh));
+	struct ut_child asleep;
+	int cpus[UT_MAX_CPUS];
+
+	/* It runs when it is looked at. */
+	if (ut_online_cpus(cpus, UT_MAX_CPUS) < 2)
+		SKIP(return, "needs two CPUs");
+	ASSERT_EQ(0, move_to(cpus[0]));
+	self->sh->cpus[1] = cpus[1];
+	ASSERT_NE(NULL, sh);
+	sh->how = PAUSE;
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_fill_and_run_on, self->sh));
+	ASSERT_EQ(0, ut_fork(&asleep, ladder_fill_and_sleep, sh));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
+	opts.pid = asleep.pid;
+	ASSERT_EQ(0, ut_open(&last, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&last, "syscalls", "sys_enter_getppid"));
+	opts.pages = 16;
+	ASSERT_EQ(0, ut_open(&roomy, &opts));
+	opts.pid = self->c.pid;
+	opts.no_output = true;
+	ASSERT_EQ(0, ut_open(&sampled, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&sampled, "syscalls", "sys_enter_readv"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_enable(&last));
+	ASSERT_EQ(0, ut_enable(&roomy));
+	ASSERT_EQ(0, ut_enable(&sampled));
+	ASSERT_EQ(0, ut_go(&asleep));
+	wait_called(sh);
+	ASSERT_TRUE(ut_wait_state(asleep.pid, "S"));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	usleep(50000);
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&roomy));
+	ASSERT_EQ(0, ut_count(&roomy, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
+	ASSERT_EQ(0, ut_disable(&roomy));
+	ASSERT_EQ(0, ut_disable(&last));
+	ASSERT_EQ(0, ut_disable(&sampled));
+	ASSERT_EQ(0, ut_drain(&sampled));
+	ASSERT_LE(1, ut_count_samples(&sampled, 0, self->c.pid));
+	ASSERT_EQ(0, ut_drain(&roomy));
+	EXPECT_EQ(1, ut_count(&roomy, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
+	kill(asleep.pid, SIGKILL);
+	ut_wait(&asleep);
+	ut_close(&sampled);
+	ut_close(&roomy);
+	ut_close(&last);
+}
+
+/* No room where the profiled task has gone, and one that it has made is asleep. */
 static void orphan(void *arg)
 {
 	struct shared *sh = arg;
