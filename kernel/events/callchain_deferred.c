@@ -566,6 +566,14 @@ void perf_defer_cpu_exit(struct perf_event *event)
 		list_move(&event->defer_entry, &session->gone);
 }
 
+/* Does it take records? One that is @gone does until it is freed. */
+static bool perf_defer_counts_or(struct perf_event *event, bool gone)
+{
+	if (gone)
+		return READ_ONCE(event->state) > PERF_EVENT_STATE_DEAD;
+	return perf_defer_counts(event);
+}
+
 /* The next CPU after @cpu that the session records, or did until the CPU was @gone. */
 static int perf_defer_next_cpu(struct perf_defer_session *session, int cpu, bool gone)
 {
@@ -581,7 +589,7 @@ static int perf_defer_next_cpu(struct perf_defer_session *session, int cpu, bool
 	list_for_each_entry(event, list, defer_entry) {
 		if (event->cpu > cpu && (next < 0 || event->cpu < next) &&
 		    perf_defer_has_buffer(event) &&
-		    (gone || perf_defer_counts(event)))
+		    perf_defer_counts_or(event, gone))
 			next = event->cpu;
 	}
 	raw_spin_unlock_irqrestore(&session->lock, flags);
@@ -600,7 +608,7 @@ static void perf_defer_write_cpu(void *data)
 	list_for_each_entry(event, output->gone ? &session->gone : &session->outputs,
 			    defer_entry) {
 		if (event->cpu != output->cpu ||
-		    (!output->gone && !perf_defer_counts(event)))
+		    !perf_defer_counts_or(event, output->gone))
 			continue;
 		perf_defer_write(event, output);
 		if (output->written)
@@ -629,6 +637,15 @@ static bool perf_defer_may_call(int cpu)
 	return may;
 }
 
+/* To an event that may have been removed or disabled since it was looked at. */
+static void perf_defer_write_counting(void *data)
+{
+	struct perf_defer_output *output = data;
+
+	if (perf_defer_counts(output->event))
+		perf_defer_write(output->event, output);
+}
+
 /*
  * To an event of the current task that counts on some other CPU only, be it offline.
  * The event is freed by call_rcu() in __free_event(), so it is there until that CPU
@@ -654,7 +671,7 @@ static void perf_defer_write_task(struct perf_defer_output *output)
 			continue;
 
 		output->event = event;
-		perf_defer_call_cpu(event->cpu, perf_defer_write_here, output);
+		perf_defer_call_cpu(event->cpu, perf_defer_write_counting, output);
 		if (output->written)
 			return;
 	}
@@ -1147,6 +1164,12 @@ void perf_defer_exit(struct perf_event *event)
 		raw_spin_lock_irq(&session->lock);
 		list_del(&event->defer_entry);
 		raw_spin_unlock_irq(&session->lock);
+		/*
+		 * From another CPU's list of those that are gone it may have been
+		 * written to, and have a reader to wake, since _free_event() did this.
+		 */
+		if (irq_work_is_busy(&event->pending_irq))
+			irq_work_sync(&event->pending_irq);
 	}
 	perf_defer_put(session);
 }
