@@ -459,14 +459,17 @@ static void perf_defer_call_cpu(int cpu, smp_call_func_t func,
 				struct perf_defer_output *output)
 {
 	static DEFINE_RAW_SPINLOCK(offline_lock);
+	unsigned long flags;
 
 	lockdep_assert_cpus_held();
 
-	if (smp_call_function_single(cpu, func, output, 1)) {
-		/* The CPU is offline, and stays so; nobody but us writes there. */
-		guard(raw_spinlock_irqsave)(&offline_lock);
-		func(output);
-	}
+	if (!smp_call_function_single(cpu, func, output, 1))
+		return;
+
+	/* The CPU is offline, and stays so; nobody but us writes there. */
+	raw_spin_lock_irqsave(&offline_lock, flags);
+	func(output);
+	raw_spin_unlock_irqrestore(&offline_lock, flags);
 }
 
 static void perf_defer_write_remote(struct perf_defer_output *output)
@@ -561,9 +564,10 @@ void perf_defer_cpu_exit(struct perf_event *event)
 	if (!session || !event->attr.defer_output || !perf_defer_counts(event))
 		return;
 
-	guard(raw_spinlock)(&session->lock);
+	raw_spin_lock(&session->lock);
 	if (!list_empty(&event->defer_entry))
 		list_move(&event->defer_entry, &session->gone);
+	raw_spin_unlock(&session->lock);
 }
 
 /* Does it take records? One that is @gone does until it is freed. */
@@ -1257,18 +1261,23 @@ static bool perf_defer_has_taker(struct perf_defer_session *session,
 				 struct task_struct *task)
 {
 	struct perf_event *event;
+	bool found = false;
 
-	guard(raw_spinlock_irq)(&session->lock);
+	raw_spin_lock_irq(&session->lock);
 	list_for_each_entry(event, &session->outputs, defer_entry) {
-		if (perf_defer_takes(event) && perf_defer_has_buffer(event))
-			return true;
+		found = perf_defer_takes(event) && perf_defer_has_buffer(event);
+		if (found)
+			goto out;
 	}
 	list_for_each_entry(event, &session->targets, defer_entry) {
-		if (event->hw.target == task && perf_defer_takes(event) &&
-		    perf_defer_has_buffer(event))
-			return true;
+		found = event->hw.target == task && perf_defer_takes(event) &&
+			perf_defer_has_buffer(event);
+		if (found)
+			goto out;
 	}
-	return false;
+out:
+	raw_spin_unlock_irq(&session->lock);
+	return found;
 }
 
 /* And has no other one that is being disabled its turn yet? */
@@ -1591,9 +1600,10 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 			perf_defer_write_remote(&output);
 		if (output.full) {
 			/* Who has a turn has not been here: it waits for @drain. */
-			guard(raw_spinlock_irq)(&session->lock);
+			raw_spin_lock_irq(&session->lock);
 			list_move_tail(&left->node, &session->left);
 			WRITE_ONCE(session->nr_left, session->nr_left + 1);
+			raw_spin_unlock_irq(&session->lock);
 			continue;
 		}
 		perf_defer_left_free(left);
@@ -1653,7 +1663,7 @@ void perf_defer_drain_begin(struct perf_defer_drain *drain)
 	if (!perf_defer_is_ending(session))
 		waiting = perf_defer_waiting(session->client, NULL);
 
-	guard(raw_spinlock_irq)(&session->lock);
+	raw_spin_lock_irq(&session->lock);
 	perf_defer_make_room(session, waiting);
 	session->draining++;
 	drain->turn = perf_defer_has_buffer(event);
@@ -1661,6 +1671,7 @@ void perf_defer_drain_begin(struct perf_defer_drain *drain)
 	WRITE_ONCE(session->fresh, session->fresh | perf_defer_takes(event));
 	WRITE_ONCE(event->defer_ended, true);
 	perf_defer_move_behind(event);
+	raw_spin_unlock_irq(&session->lock);
 }
 
 /*
@@ -1672,8 +1683,9 @@ static unsigned long perf_defer_deadline(struct perf_defer_drain *drain)
 {
 	struct perf_defer_session *session = drain->event->defer;
 	bool last = perf_defer_is_last(drain);
+	unsigned long deadline;
 
-	guard(raw_spinlock_irq)(&session->lock);
+	raw_spin_lock_irq(&session->lock);
 	if (time_after_eq(jiffies, session->deadline + HZ) || (last && session->fresh)) {
 		WRITE_ONCE(session->deadline,
 			   jiffies + msecs_to_jiffies(PERF_DEFER_DRAIN_MS));
@@ -1681,7 +1693,9 @@ static unsigned long perf_defer_deadline(struct perf_defer_drain *drain)
 	}
 	if (last)
 		WRITE_ONCE(session->fresh, false);
-	return session->deadline;
+	deadline = session->deadline;
+	raw_spin_unlock_irq(&session->lock);
+	return deadline;
 }
 
 /* With the session's @drain held. Some wait, or did a moment ago. */
