@@ -148,12 +148,13 @@ static void put_exit(struct gen *gen, u32 tid, u64 time)
 	put_size(gen, at, gen->len - at);
 }
 
-static void put_chain(struct gen *gen, u32 tid, u64 time, const u64 *ips, u64 nr)
+static void put_chain_at(struct gen *gen, u16 misc, u64 ip, u32 tid, u64 time,
+			 const u64 *ips, u64 nr)
 {
-	size_t at = put_header(gen, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_KERNEL);
+	size_t at = put_header(gen, PERF_RECORD_SAMPLE, misc);
 	u64 i;
 
-	put64(gen, KIP);
+	put64(gen, ip);
 	put32(gen, PID);
 	put32(gen, tid);
 	put64(gen, time);
@@ -162,6 +163,19 @@ static void put_chain(struct gen *gen, u32 tid, u64 time, const u64 *ips, u64 nr
 	for (i = 0; i < nr; i++)
 		put64(gen, ips[i]);
 	put_size(gen, at, gen->len - at);
+}
+
+static void put_chain(struct gen *gen, u32 tid, u64 time, const u64 *ips, u64 nr)
+{
+	put_chain_at(gen, PERF_RECORD_MISC_KERNEL, KIP, tid, time, ips, nr);
+}
+
+/* Taken in user space: all of the callchain is deferred */
+static void put_user_sample(struct gen *gen, u32 tid, u64 time, u64 cookie)
+{
+	const u64 ips[] = { PERF_CONTEXT_USER_DEFERRED, cookie };
+
+	put_chain_at(gen, PERF_RECORD_MISC_USER, UIP, tid, time, ips, ARRAY_SIZE(ips));
 }
 
 static void put_sample(struct gen *gen, u32 tid, u64 time, u64 cookie)
@@ -685,15 +699,25 @@ static int loss(void)
 	put_round(&gen);
 	put_sample(&gen, PID + 1, 40, 9);
 	put_record(&gen, PID + 1, 41, 9, UIP, 3, 0, 0);
+	put_user_sample(&gen, PID + 1, 50, 10);		/* no record */
+	put_user_sample(&gen, PID + 1, 60, 11);
+	put_record(&gen, PID + 1, 61, 11, UIP, 3, 0, 0);
 	put_round(&gen);
 	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
-	TEST_ASSERT_EQUAL("samples", rt.nr, 4);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 6);
 	TEST_ASSERT_VAL("no record", merged(0, 10, PID + 1, 0, 0));
 	TEST_ASSERT_VAL("empty record", merged(1, 20, PID + 1, 0, 0));
 	TEST_ASSERT_VAL("wrong task", merged(2, 30, PID + 1, 0, 0));
 	TEST_ASSERT_VAL("good one", merged(3, 40, PID + 1, UIP, 3));
-	TEST_ASSERT_EQUAL("deferred", (int)rt.stats.nr_deferred_samples, 4);
-	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 3);
+	/* Where the sample was taken is known, and no more */
+	TEST_ASSERT_EQUAL("user, no record", (int)rt.seen[4].nr, 3);
+	TEST_ASSERT_VAL("in user space", rt.seen[4].ips[0] == PERF_CONTEXT_USER);
+	TEST_ASSERT_VAL("where it was taken", rt.seen[4].ips[1] == UIP);
+	TEST_ASSERT_VAL("callers missing", rt.seen[4].ips[2] == PERF_CONTEXT_USER_DEFERRED);
+	TEST_ASSERT_EQUAL("user", (int)rt.seen[5].nr, 4);
+	TEST_ASSERT_VAL("first frame", rt.seen[5].ips[1] == UIP);
+	TEST_ASSERT_EQUAL("deferred", (int)rt.stats.nr_deferred_samples, 6);
+	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 4);
 	TEST_ASSERT_EQUAL("unused", (int)rt.stats.nr_deferred_unused, 2);
 	return 0;
 }

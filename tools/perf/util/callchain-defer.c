@@ -61,8 +61,9 @@
  * frames, cut where immediate unwinding had cut them: kernel and user frames
  * together against the event's maximum. Where there is no stack the marker is
  * the last word, and whoever resolves the callchain puts a frame there that
- * says so (callchain_defer__append_missing()). The cookie is never left in the
- * callchain of a sample that was meant to be merged.
+ * says so (callchain_defer__append_missing()); before it comes the address of a
+ * sample that was taken in user space. The cookie is never left in the callchain of
+ * a sample that was meant to be merged.
  *
  * The input is not trusted. Records are held against their own length each time
  * they are looked at. Memory is bounded by the number of records in the file, which is
@@ -1536,7 +1537,8 @@ static u64 defer_max_stack(struct callchain_defer *cd, const struct evsel *evsel
 
 /*
  * The sample's callchain up to the marker, with @frames addresses, then the user
- * frames that there is room for.
+ * frames that there is room for. Of a sample taken in user space the innermost one
+ * is known without them.
  */
 static void defer_merge(struct callchain_defer *cd, const struct evsel *evsel,
 			struct perf_sample *sample, u64 marker, u64 frames,
@@ -1546,8 +1548,14 @@ static void defer_merge(struct callchain_defer *cd, const struct evsel *evsel,
 	struct ip_callchain *chain = cd->chain;
 	u64 room = 0, max_stack = defer_max_stack(cd, evsel);
 
-	memcpy(chain->ips, recorded->ips, (marker + 1) * sizeof(u64));
-	chain->nr = marker + 1;
+	memcpy(chain->ips, recorded->ips, marker * sizeof(u64));
+	chain->nr = marker;
+	if (!user && !frames && sample->cpumode == PERF_RECORD_MISC_USER &&
+	    evsel->core.attr.sample_type & PERF_SAMPLE_IP) {
+		chain->ips[chain->nr++] = PERF_CONTEXT_USER;
+		chain->ips[chain->nr++] = sample->ip;
+	}
+	chain->ips[chain->nr++] = PERF_CONTEXT_USER_DEFERRED;
 
 	if (user) {
 		if (frames < max_stack)
