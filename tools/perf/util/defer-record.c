@@ -3,7 +3,7 @@
  * Recording of deferred user callchains.
  *
  * With attr.defer_callchain the kernel may leave the user part of a callchain
- * out of a sample taken in the kernel, and write it as a record of its own
+ * out of a sample, and write it as a record of its own
  * (PERF_RECORD_CALLCHAIN_DEFERRED) when the task goes back to user space. The
  * records go to the events with attr.defer_output. This file decides which
  * events get the two bits:
@@ -32,6 +32,7 @@
 #include "defer-record.h"
 #include "evlist.h"
 #include "evsel.h"
+#include "evsel_config.h"
 #include "off_cpu.h"
 #include "perf_api_probe.h"
 #include "record.h"
@@ -148,6 +149,11 @@ int callchain_param__apply_defer(struct callchain_param *param, enum callchain_d
 	return 0;
 }
 
+static bool callchain_param__may_defer(const struct callchain_param *param)
+{
+	return param->record_mode == CALLCHAIN_FP && param->defer != CALLCHAIN_DEFER_NO;
+}
+
 /**
  * evsel__config_defer_callchain - let an event's user callchain be deferred
  * @evsel: event with its callgraph configured
@@ -165,14 +171,28 @@ void evsel__config_defer_callchain(struct evsel *evsel, const struct callchain_p
 }
 
 /**
- * callchain_param__may_defer - will user callchains be deferred?
- * @param: the callgraph parameters
+ * evlist__may_defer - will user callchains of some event be deferred?
+ * @evlist: events that are not configured yet
+ * @param: the callgraph parameters for those that have none of their own
  *
- * Return: false when no event will ask for that.
+ * Return: false when none will ask for that; true also for some that will not, as
+ * terms of theirs are looked at no closer than for callchains.
  */
-bool callchain_param__may_defer(const struct callchain_param *param)
+bool evlist__may_defer(struct evlist *evlist, const struct callchain_param *param)
 {
-	return param->record_mode == CALLCHAIN_FP && param->defer != CALLCHAIN_DEFER_NO;
+	struct evsel_config_term *term;
+	struct evsel *evsel;
+
+	if (callchain_param__may_defer(param))
+		return true;
+
+	evlist__for_each_entry(evlist, evsel) {
+		term = evsel__get_config_term(evsel, CALLGRAPH);
+		if ((term && strcmp(term->val.str, "no")) ||
+		    evsel__get_config_term(evsel, MAX_STACK))
+			return true;
+	}
+	return false;
 }
 
 static bool evsel__can_defer_callchain(struct evsel *evsel)
