@@ -105,7 +105,7 @@ help:
 	@echo '  FUZZ_SECONDS=N         fuzz: how long (600)'
 	@echo "  LAYER='a b'            check: these layers only; scripts/check --list"
 	@echo '  CHECK_MINUTES=N        check: with these over, what is left of the last layers'
-	@echo '                         (stress, debug, base, configs) is skipped; with LAYER='
+	@echo '                         (configs, stress, debug, base) is skipped; with LAYER='
 	@echo '                         there is no limit'
 	@echo '  STRESS_SECONDS=300     check, check-kcsan: how long the stress runs'
 	@echo '  FUZZ_EVENTS_SECONDS=60 check, check-kcsan: and the fuzzer of perf_event_open()'
