@@ -52,7 +52,7 @@
  * @no_stack:	there is no user stack: the task is in an execve(), or its user
  *		space has run since it was asked for
  * @nr_real:	entries of @real
- * @real:	return addresses that uretprobes have replaced, the latest first
+ * @real:	return addresses that uretprobes have replaced, and where
  */
 struct remote_start {
 	struct unwind_work	*work;
@@ -63,7 +63,10 @@ struct remote_start {
 	unsigned int		max;
 	bool			no_stack;
 	unsigned int		nr_real;
-	unsigned long		real[REMOTE_URETPROBES];
+	struct {
+		unsigned long	stack;
+		unsigned long	ra;
+	} real[REMOTE_URETPROBES];
 };
 
 /* Has user space run since the request? As late_now() in deferred.c has it. */
@@ -117,8 +120,10 @@ static int remote_look(struct task_struct *task, void *data)
 	if (task->utask) {
 		struct return_instance *ri = task->utask->return_instances;
 
-		for (; ri && start->nr_real < REMOTE_URETPROBES; ri = ri->next)
-			start->real[start->nr_real++] = ri->orig_ret_vaddr;
+		for (; ri && start->nr_real < REMOTE_URETPROBES; ri = ri->next) {
+			start->real[start->nr_real].stack = ri->stack;
+			start->real[start->nr_real++].ra = ri->orig_ret_vaddr;
+		}
 	}
 #endif
 	return 0;
@@ -180,20 +185,28 @@ static bool remote_read_word(struct remote_page *rp, unsigned long addr,
 	return true;
 }
 
-static void remote_undo_uretprobes(struct mm_struct *mm,
-				   const struct remote_start *start,
-				   struct unwind_stacktrace *trace)
+/* What is in @slot of the stack, or was there before a uretprobe replaced it. */
+static unsigned long remote_real_return(struct mm_struct *mm,
+					const struct remote_start *start,
+					unsigned long entry, unsigned long slot,
+					bool returned)
 {
 #ifdef CONFIG_UPROBES
-	unsigned long trampoline = uprobe_get_trampoline_vaddr_mm(mm);
-	unsigned int real = 0, i;
+	unsigned long best = returned ? 0 : ULONG_MAX;
+	unsigned int i;
 
-	/* From the first entry on, see unwind_user_undo_uretprobes(). */
-	for (i = 0; i < trace->nr && real < start->nr_real; i++) {
-		if (trace->entries[i] == trampoline)
-			trace->entries[i] = start->real[real++];
+	if (likely(!start->nr_real) ||
+	    entry != uprobe_get_trampoline_vaddr_mm(mm))
+		return entry;
+
+	for (i = 0; i < start->nr_real; i++) {
+		if (unwind_user_is_slot(slot, returned, start->real[i].stack, best)) {
+			best = start->real[i].stack;
+			entry = start->real[i].ra;
+		}
 	}
 #endif
+	return entry;
 }
 
 static void remote_walk(struct remote_page *rp, const struct remote_start *start,
@@ -208,24 +221,25 @@ static void remote_walk(struct remote_page *rp, const struct remote_start *start
 	    !unwind_user_start(&state, regs))
 		return;
 
-	trace->entries[trace->nr++] = regs->ip;
+	trace->entries[trace->nr++] = remote_real_return(rp->mm, start, regs->ip,
+							 state.cfa, true);
 	if (regs->at_entry && trace->nr < max) {
 		/* Without the caller the rest would be a wrong stack. */
 		if (!remote_read_word(rp, state.cfa, state.word, &ra) ||
 		    !user_text_address(&state, ra))
 			return;
+		trace->entries[trace->nr++] = remote_real_return(rp->mm, start, ra,
+								 state.cfa, false);
 		state.cfa += state.word;
-		trace->entries[trace->nr++] = ra;
 	}
 
 	while (trace->nr < max && fp_valid(&state, state.word) &&
 	       remote_read_word(rp, state.fp, state.word, &next_fp) &&
 	       remote_read_word(rp, state.fp + state.word, state.word, &ra) &&
-	       fp_take(&state, &trace->entries[trace->nr], next_fp, ra,
-		       state.word))
-		trace->nr++;
-
-	remote_undo_uretprobes(rp->mm, start, trace);
+	       fp_take(&state, &ra, next_fp, ra, state.word))
+		trace->entries[trace->nr++] = remote_real_return(rp->mm, start, ra,
+								 state.cfa - state.word,
+								 false);
 }
 
 /* Walk the stack of @task, which is not running. */

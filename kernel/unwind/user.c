@@ -70,18 +70,22 @@ static bool user_has_to_serve(unsigned long from, unsigned int size)
 	return serve;
 }
 
-/* Read what a fault may have to bring. False: it cannot be read. */
+/*
+ * Read what a fault may have to bring. False: it cannot be read. What is present is
+ * read without mmap_lock: others may hold that for long.
+ */
 static bool read_user(void *to, unsigned long from, unsigned int size)
 {
-	bool fault = !faulthandler_disabled() && user_fault_allowed() &&
-		     !user_has_to_serve(from, size);
+	const void __user *user = (const void __user *)from;
 	unsigned long left;
 
-	if (unlikely(!fault))
-		pagefault_disable();
-	left = copy_from_user(to, (const void __user *)from, size);
-	if (unlikely(!fault))
-		pagefault_enable();
+	pagefault_disable();
+	left = copy_from_user(to, user, size);
+	pagefault_enable();
+
+	if (left && access_ok(user, size) && !faulthandler_disabled() &&
+	    user_fault_allowed() && !user_has_to_serve(from, size))
+		left = copy_from_user(to, user, size);
 	return !left;
 }
 
@@ -152,7 +156,10 @@ fp_walk_word(struct unwind_user_state *to, unsigned long *entries,
 		arch_unwind_user_end();
 		pagefault_enable();
 
-		/* The end of the chain, unless the record is not present. */
+		/*
+		 * The end of the chain, unless the record is not present, which looks
+		 * like a return address of 0 here.
+		 */
 		if (!left || ra || !fp_step_slow(&state, &end[left], word))
 			break;
 		left++;
@@ -239,32 +246,67 @@ static unsigned int unwind_user_entry_frame(struct unwind_user_state *state,
 	return 1;
 }
 
-/*
- * A pending uretprobe has put the address of a trampoline where the return
- * address was. The task keeps the real ones in the order of the calls, the
- * latest first, which is the order of a trace. The first entry is one of them
- * where the function has returned and the trampoline has not trapped yet.
- */
-static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace)
+#ifdef CONFIG_UPROBES
+/* What stands for the trampoline in @slot. */
+static unsigned long real_return(unsigned long trampoline, unsigned long slot,
+				 bool returned)
+{
+	unsigned long best = returned ? 0 : ULONG_MAX, real = trampoline;
+	struct return_instance *ri;
+
+	for (ri = current->utask->return_instances; ri; ri = ri->next) {
+		if (unwind_user_is_slot(slot, returned, ri->stack, best)) {
+			best = ri->stack;
+			real = ri->orig_ret_vaddr;
+		}
+	}
+	return real;
+}
+
+/* The walk once more, a frame at a time: this is where the return addresses were. */
+static noinline void undo_uretprobes(struct unwind_stacktrace *trace,
+				     const struct unwind_user_regs *regs,
+				     unsigned long trampoline)
+{
+	struct unwind_user_state state;
+	unsigned long entry = trace->entries[0];
+	unsigned int i;
+
+	if (!unwind_user_start(&state, regs))
+		return;
+	if (entry == trampoline)
+		trace->entries[0] = real_return(trampoline, state.cfa, true);
+
+	for (i = 1; i < trace->nr; i++) {
+		if (!(i == 1 && regs->at_entry ? unwind_user_entry_frame(&state, &entry) :
+						 unwind_user_walk(&state, &entry, 1))) {
+			/* Another thread has changed it. */
+			trace->nr = i;
+			break;
+		}
+		trace->entries[i] = entry != trampoline ? entry :
+			real_return(trampoline, state.cfa - state.word, false);
+	}
+}
+#endif
+
+/* Have the trace the return addresses that pending uretprobes have replaced. */
+static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace,
+					const struct unwind_user_regs *regs)
 {
 #ifdef CONFIG_UPROBES
-	struct return_instance *ri;
 	unsigned long trampoline;
 	unsigned int i;
 
-	if (likely(!current->utask))
-		return;
-
-	ri = current->utask->return_instances;
-	if (!ri)
+	if (likely(!current->utask) || !current->utask->return_instances)
 		return;
 
 	trampoline = uprobe_get_trampoline_vaddr();
-	for (i = 0; i < trace->nr && ri; i++) {
-		if (trace->entries[i] != trampoline)
-			continue;
-		trace->entries[i] = ri->orig_ret_vaddr;
-		ri = ri->next;
+	for (i = 0; i < trace->nr; i++) {
+		if (trace->entries[i] == trampoline) {
+			undo_uretprobes(trace, regs, trampoline);
+			break;
+		}
 	}
 #endif
 }
@@ -310,7 +352,7 @@ void unwind_user_regs(struct unwind_stacktrace *trace,
 					      trace->entries + trace->nr,
 					      max - trace->nr);
 
-	unwind_user_undo_uretprobes(trace);
+	unwind_user_undo_uretprobes(trace, regs);
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_user_regs);
 

@@ -86,4 +86,24 @@ fp_take(struct unwind_user_state *state, unsigned long *entry,
 	return true;
 }
 
+/*
+ * A uretprobe has put the address of its trampoline where the return address was, at
+ * ri->stack. Is @stack more likely than @best to be that place, for a trampoline that
+ * was found in @slot? A frame that is aligned (by gcc, with a register for its
+ * arguments) has its return address once more below that place, hence the next one
+ * above. Not by their order: one that longjmp() has left behind is there until the
+ * next probe is hit, and what was called by a jump has the place of what jumped.
+ *
+ * Where the function has @returned and the trampoline has not trapped yet, it is
+ * the next one below @slot, the stack pointer. @best is ULONG_MAX at first, and 0
+ * where it has @returned.
+ */
+static inline bool unwind_user_is_slot(unsigned long slot, bool returned,
+				       unsigned long stack, unsigned long best)
+{
+	if (returned)
+		return stack < slot && stack > best;
+	return stack >= slot && stack < best;
+}
+
 #endif /* _KERNEL_UNWIND_USER_H */

@@ -688,6 +688,7 @@ static int watch_child(struct ut_session *s, struct ut_child *c, ut_fn fn, void 
 struct victim {
 	unsigned long	fp;
 	long		exit;		/* by this system call, or not at all */
+	struct ut_fuse	*fuse;
 	int	ready, done;
 };
 
@@ -774,6 +775,64 @@ TEST_F(bad_stacks, page_of_its_own_to_serve)
 	ASSERT_EQ(SIGKILL, ut_wait(&c));
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, c.pid, 0), &got));
+	EXPECT_EQ(1, got.nr);
+	EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * A return address of 0, as code without frame pointers has many: it is there, so the
+ * task does not wait for another thread that has the memory map locked.
+ */
+static void *lock_map(void *arg)
+{
+	ut_fuse_lock(arg);
+	return NULL;
+}
+
+static void beside_the_lock(void *arg)
+{
+	struct victim *v = arg;
+	pthread_t thread;
+
+	((unsigned long *)v->fp)[1] = 0;
+	/* All pages that it takes are mapped behind this. */
+	ut_syscall_on(v->fp, v->fp, __NR_getppid, 0, 0, 0);
+	v->ready = 1;
+	if (pthread_create(&thread, NULL, lock_map, v->fuse))
+		return;
+	while (!UT_READ(*v->fuse->locked))
+		usleep(1000);
+	ut_syscall_on(v->fp, v->fp, __NR_getppid, 0, 0, 0);
+	v->done = 1;
+	for (;;)
+		pause();
+}
+
+TEST_F(bad_stacks, zero_beside_a_locked_map)
+{
+	struct victim *v = ut_shared(sizeof(*v));
+	struct ut_stack got;
+	struct ut_child c;
+	int i;
+
+	ASSERT_NE(NULL, v);
+	ut_close(&self->s);
+	ASSERT_EQ(0, ut_fuse_slow_page(&self->fuse, -1));
+	v->fp = self->start;
+	v->fuse = &self->fuse;
+	ASSERT_EQ(0, watch_child(&self->s, &c, beside_the_lock, v, "sys_enter_getppid"));
+	for (i = 0; i < 10000 && !UT_READ(v->done); i++)
+		usleep(1000);
+	EXPECT_EQ(1, v->done);
+	EXPECT_EQ(1, UT_READ(*self->fuse.locked));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, kill(c.pid, SIGKILL));
+	ut_fuse_end(&self->fuse);
+	memset(&self->fuse, 0, sizeof(self->fuse));
+	ASSERT_EQ(SIGKILL, ut_wait(&c));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, c.pid, 1), &got));
 	EXPECT_EQ(1, got.nr);
 	EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
 	EXPECT_EQ(0, ut_check(&self->s, 0));

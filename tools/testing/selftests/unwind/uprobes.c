@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <setjmp.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -113,24 +114,6 @@ TEST_F(uprobes, return_probes_pending)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* A function that calls itself has one trampoline for each call. */
-TEST_F(uprobes, return_probes_of_a_recursion)
-{
-	struct ut_stack want = unprobed(10);
-	int again = 10, tp;
-
-	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_LE(0, tp);
-	ASSERT_LE(0, add_probe(&self->s, middle, true));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(4, outer, &again));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
-	ASSERT_NE(want.ip[3], st.ip[3]);
-	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, 0, 0), &want));
-	EXPECT_EQ(0, ut_check(&self->s, 0));
-}
-
 /* The sample of the return probe itself: the function has returned to its caller. */
 TEST_F(uprobes, sample_of_a_return_probe)
 {
@@ -155,7 +138,7 @@ TEST_F(uprobes, sample_of_a_return_probe)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* Asleep with return probes pending: walked from outside it is the same stack. */
+/* Where the stack is noted of who is to fall asleep. */
 static struct ut_stack *asleep;
 
 static ut_noinline void sleep_inner(void)
@@ -164,27 +147,146 @@ static ut_noinline void sleep_inner(void)
 	asm volatile("" : : : "memory");
 }
 
-static ut_noinline void sleep_middle(int again)
+static ut_noinline void leaf(void)
 {
-	if (again)
-		sleep_middle(again - 1);
-	else
+	if (asleep)
 		sleep_inner();
+	else
+		inner();
 	asm volatile("" : : : "memory");
 }
 
-static void sleep_outer(void *arg)
+static ut_noinline void recursion(int again)
 {
-	sleep_middle(3);
+	if (again)
+		recursion(again - 1);
+	else
+		leaf();
 	asm volatile("" : : : "memory");
+}
+
+static void recursion_outer(void *arg)
+{
+	recursion(3);
+	asm volatile("" : : : "memory");
+}
+
+static ut_noinline UT_ATTRIBUTE(used) void tail_called(void)
+{
+	leaf();
+	asm volatile("" : : : "memory");
+}
+
+/* What it jumps to returns in its place. */
+static ut_noinline UT_ATTRIBUTE(naked) void tail_caller(void)
+{
+	asm volatile("nop\n"
+		     "jmp tail_called\n");
+}
+
+static ut_noinline void tail_outer(void *arg)
+{
+	tail_caller();
+	asm volatile("" : : : "memory");
+}
+
+/* It is left by a jump: its probe stays pending. */
+static jmp_buf back;
+
+static ut_noinline void jumps_back(void)
+{
+	longjmp(back, 1);
+}
+
+static ut_noinline void jump_outer(void *arg)
+{
+	if (!setjmp(back))
+		jumps_back();
+	leaf();
+	asm volatile("" : : : "memory");
+}
+
+/* Return probes that are pending, some of which cannot be told by their order. */
+FIXTURE(pending) {
+	struct ut_session s;
+};
+
+FIXTURE_VARIANT(pending) {
+	ut_fn fn;
+	void *probed[3];
+	/* the first entry of the stack that is a trampoline in the program's eyes */
+	unsigned int first;
+};
+
+FIXTURE_VARIANT_ADD(pending, recursion) {
+	.fn	= recursion_outer,
+	.probed	= { recursion, leaf },
+	.first	= 3,
+};
+
+FIXTURE_VARIANT_ADD(pending, tail_call) {
+	.fn	= tail_outer,
+	.probed	= { tail_caller, tail_called, tail_outer },
+	.first	= 4,
+};
+
+FIXTURE_VARIANT_ADD(pending, longjmp) {
+	.fn	= jump_outer,
+	.probed	= { jumps_back, jump_outer },
+	.first	= 4,
+};
+
+FIXTURE_SETUP(pending)
+{
+	memset(&self->s, 0, sizeof(self->s));
+}
+
+FIXTURE_TEARDOWN(pending)
+{
+	ut_close(&self->s);
+}
+
+static int probe_all(struct ut_session *s, void *const *probed)
+{
+	unsigned int i;
+
+	for (i = 0; i < 3; i++) {
+		if (probed[i] && add_probe(s, probed[i], true) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+TEST_F(pending, at_the_return)
+{
+	static const struct ut_opts opts = { .pid = 0 };
+	struct ut_stack want;
+	int tp;
+
+	asleep = NULL;
+	ASSERT_EQ(0, ut_ladder(4, variant->fn, NULL));
+	want = st;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, probe_all(&self->s, variant->probed));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(4, variant->fn, NULL));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	/* They were pending: the program itself saw the trampoline. */
+	ASSERT_NE(want.ip[variant->first], st.ip[variant->first]);
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, 0, 0), &want));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
 static void ladder_asleep(void *arg)
 {
-	ut_ladder(4, sleep_outer, arg);
+	ut_ladder(4, arg, NULL);
 }
 
-TEST_F(uprobes, return_probes_of_a_sleeper)
+/* Asleep, and walked from outside: it is the same stack. */
+TEST_F(pending, of_a_sleeper)
 {
 	struct ut_stack want, got;
 	struct ut_opts opts = {};
@@ -193,19 +295,16 @@ TEST_F(uprobes, return_probes_of_a_sleeper)
 
 	asleep = ut_shared(sizeof(*asleep));
 	ASSERT_NE(NULL, asleep);
-	ut_close(&self->s);
 	/* What the stack is, and then what is made of it with the probes. */
 	for (round = 0; round < 2; round++) {
 		asleep->nr = 0;
-		ASSERT_EQ(0, ut_fork(&c, ladder_asleep, NULL));
+		ASSERT_EQ(0, ut_fork(&c, ladder_asleep, variant->fn));
 		opts.pid = c.pid;
 		ASSERT_EQ(0, ut_open(&self->s, &opts));
 		tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause");
 		ASSERT_LE(0, tp);
-		if (round) {
-			ASSERT_LE(0, add_probe(&self->s, sleep_middle, true));
-			ASSERT_LE(0, add_probe(&self->s, sleep_inner, true));
-		}
+		if (round)
+			ASSERT_EQ(0, probe_all(&self->s, variant->probed));
 		ASSERT_EQ(0, ut_enable(&self->s));
 		ASSERT_EQ(0, ut_go(&c));
 		while (!UT_READ(asleep->nr))
@@ -223,8 +322,7 @@ TEST_F(uprobes, return_probes_of_a_sleeper)
 		ASSERT_EQ(0, kill(c.pid, SIGKILL));
 		ASSERT_EQ(SIGKILL, ut_wait(&c));
 	}
-	/* They were pending: the program itself saw the trampoline. */
-	EXPECT_NE(want.ip[2], asleep->ip[2]);
+	EXPECT_NE(want.ip[variant->first], asleep->ip[variant->first]);
 }
 
 /*
