@@ -1566,8 +1566,12 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 			perf_defer_end_turn(drain);
 		}
 		mine = locked && perf_defer_has_buffer(event);
-		/* Behind the last one there is nobody to write it. */
-		if (mine && !session->turns && perf_defer_last_takes(event))
+		/*
+		 * Behind the last one there is nobody to write it. Of those that are
+		 * disabled behind that none looks again, however many there are.
+		 */
+		if (mine && session->fresh && !session->turns &&
+		    perf_defer_last_takes(event))
 			WRITE_ONCE(session->fresh, false);
 		ending = perf_defer_is_ending(session);
 		if (mine || !ending) {

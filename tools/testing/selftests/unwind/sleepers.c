@@ -6,6 +6,7 @@
 #include <asm/ldt.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
@@ -624,7 +625,7 @@ TEST_F_TIMEOUT(at_the_end, waking, 250)
 }
 
 /* An event that gets records, and samples nothing. */
-static int open_output(pid_t pid, int cpu)
+static int open_output_as(pid_t pid, int cpu, bool disabled)
 {
 	struct perf_event_attr attr = {
 		.type		= PERF_TYPE_SOFTWARE,
@@ -632,10 +633,16 @@ static int open_output(pid_t pid, int cpu)
 		.config		= PERF_COUNT_SW_DUMMY,
 		.sample_type	= UT_SAMPLE_TYPE,
 		.sample_id_all	= 1,
+		.disabled	= disabled,
 	};
 
 	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
 	return ut_perf_open(&attr, pid, cpu, -1, 0);
+}
+
+static int open_output(pid_t pid, int cpu)
+{
+	return open_output_as(pid, cpu, false);
 }
 
 /* Disable an event before the others that has no buffer, or @page, one without room. */
@@ -1286,6 +1293,61 @@ TEST_F_TIMEOUT(at_the_end, many_events_beside_busy_tasks, 120)
 		close(fd[i]);
 	ut_close(&calls);
 	ut_close(&asleep);
+}
+
+#define IDLE_EVENTS	5000
+
+/* What the fastest of some turns of a hundred calls takes, of this thread's own time. */
+static long ns_of_disables(int fd)
+{
+	struct timespec begun, ended;
+	long ns, best = LONG_MAX;
+	int turn, i;
+
+	for (turn = 0; turn < 10; turn++) {
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begun);
+		for (i = 0; i < 100; i++) {
+			if (ioctl(fd, PERF_EVENT_IOC_DISABLE, 0))
+				return -1;
+		}
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ended);
+		ns = (ended.tv_sec - begun.tv_sec) * 1000000000L +
+		     ended.tv_nsec - begun.tv_nsec;
+		best = ns < best ? ns : best;
+	}
+	return best;
+}
+
+/* None takes a record any more: how many there are is nothing to who is disabled. */
+TEST_F_TIMEOUT(at_the_end, many_disabled_events, 120)
+{
+	struct rlimit old, limit = { IDLE_EVENTS + 1000, IDLE_EVENTS + 1000 };
+	static int fd[IDLE_EVENTS];
+	struct ut_opts opts = {};
+	long alone, among;
+	int i;
+
+	ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &old));
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	alone = ns_of_disables(self->s.ring[0].fd);
+	for (i = 0; i < IDLE_EVENTS; i++) {
+		fd[i] = open_output_as(0, -1, true);
+		ASSERT_LE(0, fd[i]);
+		ASSERT_EQ(0, ioctl(fd[i], PERF_EVENT_IOC_SET_OUTPUT, self->s.ring[0].fd));
+	}
+	/* One that was enabled is the last one, again. */
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	among = ns_of_disables(self->s.ring[0].fd);
+	for (i = 0; i < IDLE_EVENTS; i++)
+		close(fd[i]);
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &old));
+	ASSERT_LT(0, alone);
+	TH_LOG("100 calls: %ld ns, among %d others %ld ns", alone, IDLE_EVENTS, among);
+	EXPECT_GT(3 * alone, among);
 }
 
 /* The one who disables the event has asked for a stack in that very call. */
