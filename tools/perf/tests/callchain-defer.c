@@ -764,6 +764,43 @@ static int test__busy(struct test_suite *test __maybe_unused, int subtest __mayb
 	return read_all_inputs(busy);
 }
 
+/*
+ * All tasks outside of the profiler's PID namespace have the number 0: what the one
+ * does tells nothing of the other.
+ */
+static int outside(void)
+{
+	const u32 tids[] = { 0, -1 };
+	u64 time = 10;
+	size_t i;
+	int j;
+
+	for (i = 0; i < ARRAY_SIZE(tids); i++) {
+		for (j = 0; j < 10; j++, time += 10)
+			put_sample(&gen, tids[i], time, 5 + 20 * i + j);
+		put_round(&gen);
+	}
+	put_round(&gen);
+	for (i = 0; i < ARRAY_SIZE(tids); i++) {
+		for (j = 0; j < 10; j++, time += 10)
+			put_record(&gen, tids[i], time, 5 + 20 * i + j, UIP + 0x1000 * j, 3, 0, 0);
+	}
+	put_round(&gen);
+
+	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 20);
+	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 0);
+	for (i = 0; i < 20; i++)
+		TEST_ASSERT_VAL("its own", merged(i, 10 + 10 * i, tids[i / 10],
+						  UIP + 0x1000 * (i % 10), 3));
+	return 0;
+}
+
+static int test__outside(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return read_all_inputs(outside);
+}
+
 /* What perf top and perf trace have in place of a session */
 struct live {
 	struct evlist		*evlist;
@@ -1046,6 +1083,7 @@ static struct test_case tests__callchain_defer[] = {
 	TEST_CASE("deferred callchains of samples after the walk", late),
 	TEST_CASE("deferred callchain loss", loss),
 	TEST_CASE("deferred callchain loss of a busy task", busy),
+	TEST_CASE("deferred callchains of tasks outside of the PID namespace", outside),
 	TEST_CASE("deferred callchain loss, read live", live),
 	TEST_CASE("malformed deferred callchains", malformed),
 	TEST_CASE("duplicate deferred callchains", duplicates),

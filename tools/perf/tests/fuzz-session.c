@@ -71,6 +71,10 @@ static int fuzz_sample(const struct perf_tool *tool __maybe_unused,
 	struct addr_location al;
 	size_t i;
 
+	/* What perf script keeps there, and it prints the name */
+	fuzz_session_sum += !!evsel->priv;
+	fuzz_session_sum += strlen(evsel__name(evsel));
+
 	read_chain(sample->callchain);
 	read_chain(sample->recorded_callchain);
 	for (i = 0; i < sample->raw_size; i++)
@@ -79,7 +83,7 @@ static int fuzz_sample(const struct perf_tool *tool __maybe_unused,
 		fuzz_session_sum += ((u8 *)sample->user_stack.data)[i];
 
 	addr_location__init(&al);
-	if (evsel && cursor && sample->callchain && !machine__resolve(machine, &al, sample) &&
+	if (cursor && sample->callchain && !machine__resolve(machine, &al, sample) &&
 	    !sample__resolve_callchain(sample, cursor, NULL, evsel, &al, PERF_MAX_STACK_DEPTH)) {
 		callchain_cursor_commit(cursor);
 		while ((node = callchain_cursor_current(cursor)) != NULL) {
@@ -124,6 +128,9 @@ static void read_session(int fd, bool merge, bool dump)
 	tool.lost	= perf_event__process_lost;
 	tool.attr	= perf_event__process_attr;
 	tool.event_update = perf_event__process_event_update;
+	tool.id_index	= perf_event__process_id_index;
+	tool.feature	= perf_event__process_feature;
+	tool.build_id	= perf_event__process_build_id;
 	tool.ordering_requires_timestamps = true;
 	tool.no_warn	= true;
 	if (!merge) {

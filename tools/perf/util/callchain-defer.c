@@ -221,6 +221,8 @@ struct callchain_defer {
 	size_t			arena_used;
 	/* queue of a pipe */
 	struct hashmap		*queued;
+	/* the same by their events; what the keys are read from may be another by then */
+	struct hashmap		*by_event;
 	struct hashmap		*tasks;
 	u64			max_wait;
 	u64			max_bytes;
@@ -277,6 +279,16 @@ static bool defer_node__equal(long key1, long key2, void *ctx __maybe_unused)
 	return defer_tid__equal(a->tid, b->tid) && a->cookie == b->cookie;
 }
 
+static size_t defer_event__hash(long key, void *ctx)
+{
+	return defer_hash(*(u64 *)ctx, (struct defer_tid){}, key);
+}
+
+static bool defer_event__equal(long key1, long key2, void *ctx __maybe_unused)
+{
+	return key1 == key2;
+}
+
 static size_t defer_task__hash(long key, void *ctx)
 {
 	const struct defer_tid *tid = (const struct defer_tid *)key;
@@ -313,11 +325,14 @@ struct callchain_defer *callchain_defer__new(struct evlist *evlist,
 	cd->queued = hashmap__new(defer_node__hash, defer_node__equal, &cd->seed);
 	if (IS_ERR(cd->queued))
 		cd->queued = NULL;
+	cd->by_event = hashmap__new(defer_event__hash, defer_event__equal, &cd->seed);
+	if (IS_ERR(cd->by_event))
+		cd->by_event = NULL;
 	cd->tasks = hashmap__new(defer_task__hash, defer_task__equal, &cd->seed);
 	if (IS_ERR(cd->tasks))
 		cd->tasks = NULL;
 
-	if (!cd->chain || !cd->queued || !cd->tasks) {
+	if (!cd->chain || !cd->queued || !cd->by_event || !cd->tasks) {
 		callchain_defer__delete(cd);
 		return NULL;
 	}
@@ -386,6 +401,8 @@ static void defer_queue__free(struct callchain_defer *cd)
 			free(cur->pvalue);
 		hashmap__clear(cd->queued);
 	}
+	if (cd->by_event)
+		hashmap__clear(cd->by_event);
 	if (cd->tasks) {
 		hashmap__for_each_entry(cd->tasks, cur, bkt) {
 			defer_task__drop_last(cur->pvalue);
@@ -403,6 +420,7 @@ void callchain_defer__delete(struct callchain_defer *cd)
 	defer_index__free(cd);
 	defer_queue__free(cd);
 	hashmap__free(cd->queued);
+	hashmap__free(cd->by_event);
 	hashmap__free(cd->tasks);
 	free(cd->chain);
 	free(cd);
@@ -1184,8 +1202,13 @@ static struct defer_task *defer_task__findnew(struct callchain_defer *cd, struct
 static int defer_task__seen(struct callchain_defer *cd, struct defer_tid tid, u64 cookie,
 			    u64 time, u64 read)
 {
-	struct defer_task *task = defer_task__findnew(cd, tid);
+	struct defer_task *task;
 
+	/* All tasks outside of the profiler's PID namespace, and those that are gone */
+	if (!tid.tid || tid.tid == (u32)-1)
+		return 0;
+
+	task = defer_task__findnew(cd, tid);
 	if (!task)
 		return -ENOMEM;
 	if (time < task->seen)
@@ -1274,7 +1297,8 @@ static int defer_queue__record(struct callchain_defer *cd, union perf_event *eve
 		free(node);
 		return -ENOMEM;
 	}
-	return 0;
+	/* That one is freed with all that is queued */
+	return hashmap__add(cd->by_event, event, node) ? -ENOMEM : 0;
 }
 
 /**
@@ -1324,7 +1348,7 @@ bool callchain_defer__must_wait(struct callchain_defer *cd, struct ordered_event
 	struct defer_task *task;
 	struct defer_peek pk;
 
-	if (!oe->may_hold || !callchain_defer__queues(cd) ||
+	if (!(oe->may_hold || oe->makes_room) || !callchain_defer__queues(cd) ||
 	    event->header.type != PERF_RECORD_SAMPLE ||
 	    !defer_peek(cd, event, &pk) || !pk.cookie)
 		return false;
@@ -1342,14 +1366,17 @@ bool callchain_defer__must_wait(struct callchain_defer *cd, struct ordered_event
 		     defer_entry__past(&task->past, &pk, oe->next_flush)))
 		return false;
 
-	if (oe->max_timestamp - pk.time <= cd->max_wait && oe->cur_alloc_size <= cd->max_bytes)
+	if (oe->may_hold && oe->max_timestamp - pk.time <= cd->max_wait &&
+	    oe->cur_alloc_size <= cd->max_bytes)
 		return true;
 
 	if (!cd->bound_warned) {
 		char bound[32];
 
 		cd->bound_warned = true;
-		if (oe->cur_alloc_size > cd->max_bytes)
+		if (oe->makes_room)
+			scnprintf(bound, sizeof(bound), "up to report.queue-size");
+		else if (oe->cur_alloc_size > cd->max_bytes)
 			scnprintf(bound, sizeof(bound), "in %llu MiB",
 				  (unsigned long long)cd->max_bytes >> 20);
 		else
@@ -1468,32 +1495,24 @@ static union perf_event *defer_queue__find(struct callchain_defer *cd,
 /* A record leaves the queue, whose memory may go: it is now its task's last one. */
 static int defer_queue__keep(struct callchain_defer *cd, union perf_event *event)
 {
-	struct defer_node key, *node, *gone = NULL;
-	struct hashmap_entry *cur;
+	struct defer_node key, *node, *gone;
 	struct defer_task *task;
 
-	if (!defer_rec__parse(cd, event))
-		return 0;
-
-	key.tid = cd->rec.tid;
-	key.cookie = cd->rec.cookie;
-	hashmap__for_each_key_entry(cd->queued, cur, (long)&key) {
-		node = cur->pvalue;
-		if (node->event == event)
-			gone = node;
-	}
-	if (!gone) {
+	if (!hashmap__delete(cd->by_event, event, NULL, &gone)) {
 		/* Without a time it was not queued, and its samples did not wait */
-		if (cd->rec.time == ULLONG_MAX)
+		if (defer_rec__parse(cd, event) && cd->rec.time == ULLONG_MAX)
 			cd->stats->nr_deferred_unused++;
 		return 0;
 	}
 	key = *gone;
-	/* This may take out another one of the same key: then it moves */
+	/* This may take out another one of the same key: then that moves */
 	if (!hashmap__delete(cd->queued, (long)&key, NULL, &node))
 		return 0;
-	if (node != gone)
+	if (node != gone) {
 		*gone = *node;
+		if (hashmap__update(cd->by_event, gone->event, gone, NULL, NULL))
+			return -ENOMEM;
+	}
 	*node = key;
 
 	task = defer_task__findnew(cd, key.tid);
