@@ -241,8 +241,8 @@ class Hardware:
 
 def with_numa(features, number, bits, at):
     """The sections of the features, which are to be written at @at, with
-    NUMA_TOPOLOGY: one node. All CPUs are in it: perf c2c writes where it must
-    not when there is a sample of another."""
+    NUMA_TOPOLOGY: one node, which has the last CPU. The others are of none, as of
+    memory that is not there: perf c2c has nowhere to count their samples."""
     nrcpus, topology = 7, 14
     if bits[topology // 8] >> topology % 8 & 1:
         return features
@@ -257,7 +257,7 @@ def with_numa(features, number, bits, at):
     for entry in range(0, 16 * number, 16):
         offset, = struct.unpack_from("<Q", table, entry)
         struct.pack_into("<Q", table, entry, offset + 16)
-    name = f"0-{cpus - 1}".encode().ljust(64, b"\0")
+    name = f"{cpus - 1}".encode().ljust(64, b"\0")
     section = struct.pack("<IIQQI", 1, 0, 1 << 20, 1 << 19, len(name)) + name
     table[16 * before:16 * before] = struct.pack(
         "<QQ", at + len(features) + 16, len(section))
