@@ -7,9 +7,11 @@ dry := $(findstring n,$(firstword -$(MAKEFLAGS)))
 MAKEFLAGS += --no-print-directory
 SHELL := /bin/sh
 
-# neither make nor the kernel's build can tell such a name from two
-ifneq ($(words $(CURDIR))$(findstring :,$(CURDIR)),1)
-$(error $(CURDIR): the path has a blank or a colon, which the kernel's build does not take: clone into another)
+# neither make nor the kernel's build can tell such a name from two; nor can QEMU,
+# where there is a comma
+comma := ,
+ifneq ($(words $(CURDIR))$(findstring :,$(CURDIR))$(findstring $(comma),$(CURDIR)),1)
+$(error $(CURDIR): the path has a blank, a colon or a comma, which the kernel's build or QEMU does not take: clone into another)
 endif
 
 # what a command says is looked at here and there: in English

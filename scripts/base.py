@@ -107,6 +107,10 @@ def tell_tarball(source, said, log):
     if is_full(said):
         what = "cannot be unpacked"
         remedy = remedy_of(said, os.path.dirname(log))
+    elif "Cannot exec" in said:
+        what = "cannot be unpacked"
+        remedy = ("the program that unpacks what it is packed with is missing: "
+                  "install it and run the same command again")
     elif source == TARBALL:
         remedy = (f"apt-get install --reinstall {PACKAGE} brings it again; or "
                   + ANOTHER)

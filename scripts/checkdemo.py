@@ -16,6 +16,18 @@ FIGURES = re.compile(
 COMMAND = "dd if=/dev/zero of=/dev/null bs=256k count=4000"
 
 
+def over(layer):
+    """A command that takes too long: how it gets the time that it needs."""
+    result = subprocess.run(
+        [os.path.join(TOP, "scripts", "demo"), "--build", layer.check.build,
+         "--out", layer.log("over"), "--timeout", "5"],
+        env=dict(outside_make("DEMO_BEGUN"), RUN_CMD="sleep 1000"), cwd=TOP,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    for words in ("time limit of 5 s is over", "TIMEOUT=SECONDS"):
+        assert words in result.stdout, result.stdout
+    assert result.returncode == 1, result.returncode
+
+
 def demo(layer, name, own=""):
     """Runs it; what it printed, where it left what it made, and {mode:
     (samples, records, bytes)}.
@@ -66,7 +78,12 @@ def section(text, title):
 
 
 def own_program(layer):
-    text, _, figures = demo(layer, "own")
+    text, out, figures = demo(layer, "own")
+    with open(os.path.join(out, "flamegraph.html")) as f:
+        _, *pictures = f.read().split("<svg")
+    if len(pictures) != 2 or \
+            not all(re.search(r"\bmain\b", picture) for picture in pictures):
+        raise Failure(f"{len(pictures)} flame graphs, or one without main")
     # one sample: kernel frames, then user frames down to main
     sample = section(text, "one merged sample")
     frames = [re.match(r"\s+([0-9a-f]+) (\S+)", line) for line in sample[1:]]
@@ -106,3 +123,4 @@ def run_demo(layer):
     layer.test("the demo's program: a merged sample, the report, the figures",
                own_program, layer)
     layer.test(f"CMD='{COMMAND}'", own_command, layer)
+    layer.test("CMD='sleep 1000' with too little TIMEOUT=", over, layer)

@@ -498,9 +498,18 @@ def run_scripts(layer):
                 f.write(whole[:length])
             box.bad("tree", "--kernel-src", cut,
                     says=("no whole tarball", "log: ", "fetch it again"))
+        # whole, and nothing there to unpack it
+        tools = os.path.join(layer.dir, "no-bzip2")
+        os.makedirs(tools)
+        for name in ("python3", "git", "tar", "env"):
+            os.symlink(os.path.realpath(sys.executable) if name == "python3"
+                       else shutil.which(name), os.path.join(tools, name))
+        out = box.bad("tree", "--kernel-src", tarball(box, "bz2"), PATH=tools,
+                      says=("cannot be unpacked", "log: ", "install it"))
+        assert "fetch it again" not in out, out
         assert "up to date" in tree()
 
-    test("refused: no source, no kernel's source, half a tarball",
+    test("refused: no source, no kernel's source, half a tarball, no bzip2",
                no_source)
 
     def newer():
@@ -669,7 +678,7 @@ def run_scripts(layer):
     test("refresh --from another repository gives the same files",
                imported)
 
-    small = "no space left, in check, build, kconfig, qemu/run: told"
+    small = "no space left, in check, build, kconfig, packages, qemu/run: told"
     why = no_small_disks()
     if why:
         layer.skip(small, why)
@@ -679,6 +688,10 @@ def run_scripts(layer):
     layer.test("so does a check, of all that it has started", ended_check, layer)
     layer.test("make vm hands the status back where the compiler comes first",
                vm_without_compiler, layer)
+    layer.test("a build says how much it has made, or nothing",
+               step_says_what_is_made, layer)
+    layer.test("a path that the build or QEMU does not take is refused",
+               bad_path, layer)
     layer.test("a build whose output or log cannot be written ends",
                step_not_read, layer)
     layer.test("two builds in one directory come one after the other",
@@ -818,6 +831,22 @@ def full_disks(box):
     bad({disk: "size=200k"}, kconfig, status=0)
     bad({disk: "size=16k"}, kconfig, "No space left", "may be cut short")
 
+    # packages are missing, and what is to be told of it has no room
+    apt = os.path.join(layer.dir, "apt")
+    os.makedirs(apt)
+    for name, text in (
+            ("dpkg-query", "exit 1"), ("dpkg", "echo amd64"),
+            ("sudo", 'exec "$@"'), ("apt-get", "echo 'E: Failed to fetch'; "
+             "for i in $(seq 2000); do echo Get:$i; done; exit 100")):
+        with open(os.path.join(apt, name), "w") as f:
+            f.write(f"#!/bin/sh\n{text}\n")
+        os.chmod(os.path.join(apt, name), 0o755)
+    env = {"BUILD": box.build, "PATH": f"{apt}:{os.environ['PATH']}"}
+    bad({logs: "size=8k"}, ["scripts/packages", "tree"], "^packages: apt failed:$",
+        "^    E: Failed to fetch$", "disk is full", **env)
+    bad({logs: "nr_inodes=1"}, ["scripts/packages", "tree"],
+        "there is to be a log", "df -h", **env)
+
     vm = ["qemu/run", "--kernel", "README.md", "--log",
           os.path.join(layer.dir, "full.console"), "--build"]
     bad({disk: "size=4k"}, [*vm, disk, "true"], "does not compile",
@@ -903,6 +932,34 @@ def vm_without_compiler(layer):
     ends(7)
     # and where there is one
     ends(7)
+
+
+def step_says_what_is_made(layer):
+    """scripts/step takes for made what is, and not what kbuild always says."""
+    always = ["  CALL    scripts/checksyscalls.sh", "  DESCEND objtool",
+              "  INSTALL libapi_headers", "  GEN     Makefile", "  CHK     x.h"]
+    for lines, says in ((always, "nothing to do"),
+                        (always + ["  CC      a.o", "  GEN     a.h"],
+                         "(2 files, ")):
+        result = subprocess.run(
+            [os.path.join(TOP, "scripts/step"), "test", layer.log("made.log"),
+             "1", "--", "printf", r"%s\n", *lines], stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True)
+        assert not result.returncode and says in result.stdout, result
+
+
+def bad_path(layer):
+    """A directory whose name something of what is used does not take."""
+    for name, refused in (("a b", True), ("a:b", True), ("a,b", True),
+                          ("a-b", False)):
+        path = os.path.join(layer.dir, name)
+        os.makedirs(path)
+        shutil.copy(os.path.join(TOP, "Makefile"), path)
+        result = subprocess.run(
+            ["make", "help"], cwd=path, env=outside_make("BUILD"), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert bool(result.returncode) == refused, result
+        assert ("clone into another" in result.stdout) == refused, result
 
 
 def step_not_read(layer):
@@ -1006,11 +1063,11 @@ def packages(layer):
             f.write("#!/bin/sh\n" + text)
         os.chmod(path, 0o755)
 
-    def stops(*says, stdin=subprocess.DEVNULL, args=(), silent=()):
+    def stops(*says, stdin=subprocess.DEVNULL, args=(), silent=(), **env):
         result = subprocess.run(
             ["sh", os.path.join(TOP, "scripts/packages"), *args], stdin=stdin,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env={"PATH": tools, "BUILD": os.path.join(layer.dir, "pkg")})
+            env={"PATH": tools, "BUILD": os.path.join(layer.dir, "pkg"), **env})
         assert result.returncode == 1, result.stdout
         for words in says:
             assert re.search(words, result.stdout, re.M), \
@@ -1042,6 +1099,14 @@ def packages(layer):
     stops("^packages: this machine is aarch64", silent=("gcc", "git"))
     stops("^    git$", args=["tree"])
     fake("uname", "echo x86_64\n")
+    # a name that is wrong, before anything is installed for it
+    for source in ("/none/linux.tar.xz", "~/linux"):
+        stops(f"^packages: KERNEL_SRC={source}: no such directory or tarball",
+              silent=("git", "linux-source-6.12"),
+              KERNEL_SRC=source, HOME="/none")
+    stops("^    git$", silent=["linux-source-6.12"], KERNEL_SRC=layer.dir)
+    stops("^    git$", silent=["linux-source-6.12"], KERNEL_SRC="~/",
+          HOME=layer.dir)
     # apt is there, something is missing, and we are nobody
     fake("apt-get", "exit 99\n")
     fake("dpkg-query", "exit 1\n")
@@ -1063,6 +1128,9 @@ def packages(layer):
             ("E: Unable to locate package linux-source-6.12",
              "security archive"),
             ("E: Could not get lock x", "another program"),
+            ("E: dpkg was interrupted, you must manually run 'dpkg "
+             "--configure -a' to correct the problem.",
+             "run dpkg --configure -a, then the same command"),
             ("E: You don't have enough free space in x", "disk is full"),
             ("dpkg: error processing archive x\n write (No space left on "
              "device)\nE: Sub-process dpkg returned an error code (1)",
@@ -1591,7 +1659,8 @@ def run_guest(layer):
     def hangs():
         expect(run("hang", "--timeout", "10", "echo begun; sleep 1000"), 124,
                "begun\n", ("time limit of 10 s is over, ",
-                          " s after its last output"))
+                          " s after its last output; --timeout (make: "
+                          "TIMEOUT=) gives it more"))
 
     layer.test("a guest that hangs is ended at the time limit", hangs)
 

@@ -37,6 +37,10 @@ os.environ.update(LC_ALL="C.UTF-8", LANGUAGE="")
 TOP = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 PATCHES = os.path.join(TOP, "patches")
 TREE_NAME = "linux-6.12"
+# a line of a build's output that tells of something it makes; and not what one
+# that finds nothing to do says, too
+THING = re.compile(r"^  (?!(?:CALL|CHK|DESCEND|INSTALL) |GEN +Makefile$)"
+                   r"[A-Z][A-Z0-9_]+ +\S")
 # the state of the tree that patches/ and the whole files stand for
 APPLIED = "refs/series/applied"
 # the base's files, as far as they are under git
