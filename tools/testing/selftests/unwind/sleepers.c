@@ -1347,7 +1347,8 @@ TEST_F_TIMEOUT(at_the_end, many_disabled_events, 120)
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &old));
 	ASSERT_LT(0, alone);
 	TH_LOG("100 calls: %ld ns, among %d others %ld ns", alone, IDLE_EVENTS, among);
-	EXPECT_GT(3 * alone, among);
+	/* A hundred times as long where all are looked at. */
+	EXPECT_GT(10 * alone, among);
 }
 
 /* The one who disables the event has asked for a stack in that very call. */
