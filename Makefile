@@ -14,6 +14,10 @@ ifneq ($(words $(CURDIR))$(findstring :,$(CURDIR))$(findstring $(comma),$(CURDIR
 $(error $(CURDIR): the path has a blank, a colon or a comma, which the kernel's build or QEMU does not take: clone into another)
 endif
 
+ifneq ($(words x$(DEMO_OUT))$(findstring :,$(DEMO_OUT))$(findstring $(comma),$(DEMO_OUT)),1)
+$(error DEMO_OUT=$(DEMO_OUT): the path has a blank, a colon or a comma, which QEMU does not take: name another)
+endif
+
 # what a command says is looked at here and there: in English
 export LC_ALL := C.UTF-8
 export LANGUAGE :=
