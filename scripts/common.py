@@ -58,6 +58,15 @@ def say(text):
     print(text, flush=True)
 
 
+def end_output():
+    """Python writes at its end what is left, and ends with 120 if that fails: let
+    it not try what has failed before."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def run_main(name, main):
     """Runs @main, telling a Failure in one go."""
     try:
@@ -67,6 +76,7 @@ def run_main(name, main):
         sys.exit(1)
     except OSError as error:
         print(f"{name}: {error}\n  {remedy_of(str(error))}", file=sys.stderr)
+        end_output()
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
