@@ -36,6 +36,7 @@ export STRESS_SECONDS FUZZ_SECONDS FUZZ_EVENTS_SECONDS CHECK_MINUTES
 
 SMP ?= 2
 MEM ?= 2G
+CHECK_MINUTES ?= 75
 TIMEOUT ?=
 ARGS ?=
 VERSION ?=
@@ -110,9 +111,9 @@ help:
 	@echo '  PEER_PERF=PERF         bench-perf: another perf, for a column of its own'
 	@echo '  FUZZ_SECONDS=N         fuzz: how long (600)'
 	@echo "  LAYER='a b'            check: these layers only; scripts/check --list"
-	@echo '  CHECK_MINUTES=N        check: with these over, what is left of the last layers'
-	@echo '                         (configs, stress, debug, base) is skipped; with LAYER='
-	@echo '                         there is no limit'
+	@echo '  CHECK_MINUTES=75       check: what the last layers (configs, stress, debug, base)'
+	@echo '                         could not do in so many is skipped, and named; 0, or'
+	@echo '                         with LAYER=: no limit'
 	@echo '  STRESS_SECONDS=300     check, check-kcsan: how long the stress runs'
 	@echo '  FUZZ_EVENTS_SECONDS=60 check, check-kcsan: and the fuzzer of perf_event_open()'
 	@echo '  JOBS=N                 compilers at once (all CPUs)'
