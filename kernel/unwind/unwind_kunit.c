@@ -11,13 +11,17 @@
  * that returns to user space; tools/testing/selftests/unwind has that.
  */
 #include <kunit/test.h>
+#include <linux/bpf.h>
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/file.h>
+#include <linux/kernel.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
+#include <linux/perf_event.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
+#include <linux/sched/task.h>
 #include <linux/shmem_fs.h>
 #include <linux/thread_info.h>
 #include <linux/uaccess.h>
@@ -689,6 +693,66 @@ static void unwind_user_kthread(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, trace.nr);
 }
 
+/*
+ * K23, as seen by a BPF program that asks for a task's stack, which takes a kernel that
+ * describes its types, or a call from here. A module has no way to that.
+ */
+#if defined(CONFIG_BPF_SYSCALL) && defined(CONFIG_PERF_EVENTS) && !defined(MODULE)
+static long task_stack(struct task_struct *task, u64 *buf, u32 size, u64 flags)
+{
+	memset(buf, 0x5a, size);
+	return bpf_get_task_stack_proto.func((unsigned long)task, (unsigned long)buf, size,
+					     flags, 0);
+}
+
+static void unwind_user_bpf_task_stack(struct kunit *test)
+{
+	unsigned long stack = map_stack(test, STACK, PAGE_SIZE);
+	struct pt_regs *regs = task_pt_regs(current), old = *regs;
+	unsigned int i, nr = 4;
+	u64 buf[16];
+	long len;
+
+	/* As the verifier does for a program that calls it. */
+	KUNIT_ASSERT_EQ(test, 0, get_callchain_buffers(sysctl_perf_event_max_stack));
+
+	/* A kernel thread has none, and another task's is not to be had. */
+	KUNIT_EXPECT_EQ(test, -EFAULT,
+			task_stack(current, buf, sizeof(buf), BPF_F_USER_STACK));
+	KUNIT_EXPECT_EQ(test, -EFAULT,
+			task_stack(&init_task, buf, sizeof(buf), BPF_F_USER_STACK));
+
+	put_ladder(test, 8, stack + LADDER_STEP, nr);
+	regs->ip = START_IP;
+	regs->sp = stack;
+	regs->bp = stack + LADDER_STEP;
+	regs->cs = __USER_CS;
+	regs->ss = __USER_DS;
+
+	/* No marker, no cookie, the addresses alone, also where some are left out. */
+	len = task_stack(current, buf, sizeof(buf), BPF_F_USER_STACK);
+	KUNIT_EXPECT_EQ(test, (nr + 1) * sizeof(*buf), len);
+	for (i = 0; i <= nr; i++)
+		KUNIT_EXPECT_EQ_MSG(test, i ? TEXT(i - 1) : START_IP, buf[i], "entry %u", i);
+	len = task_stack(current, buf, 2 * sizeof(*buf), BPF_F_USER_STACK | 1);
+	KUNIT_EXPECT_EQ(test, 2 * sizeof(*buf), len);
+	KUNIT_EXPECT_EQ(test, TEXT(0), buf[0]);
+	KUNIT_EXPECT_EQ(test, TEXT(1), buf[1]);
+
+	*regs = old;
+
+	/* The kernel's part has nothing of the user's either. */
+	if (IS_ENABLED(CONFIG_STACKTRACE)) {
+		len = task_stack(current, buf, sizeof(buf), 0);
+		KUNIT_EXPECT_LT(test, 0, len);
+		for (i = 0; len > 0 && i < len / sizeof(*buf); i++)
+			KUNIT_EXPECT_TRUE_MSG(test, __kernel_text_address(buf[i]),
+					      "entry %u: %#llx", i, buf[i]);
+	}
+	put_callchain_buffers();
+}
+#endif
+
 static struct kunit_case unwind_user_cases[] = {
 	KUNIT_CASE(unwind_user_ladder_64),
 	KUNIT_CASE(unwind_user_ladder_32),
@@ -703,6 +767,9 @@ static struct kunit_case unwind_user_cases[] = {
 	KUNIT_CASE(unwind_user_at_entry),
 	KUNIT_CASE(unwind_user_at_entry_bad),
 	KUNIT_CASE(unwind_user_kthread),
+#if defined(CONFIG_BPF_SYSCALL) && defined(CONFIG_PERF_EVENTS) && !defined(MODULE)
+	KUNIT_CASE(unwind_user_bpf_task_stack),
+#endif
 	{}
 };
 

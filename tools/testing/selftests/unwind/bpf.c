@@ -7,8 +7,7 @@
  * Each kind of program that a kernel without BTF takes is here, for each has its own
  * way to the walk. bpf_get_task_stack() is not: where the kernel does not describe its
  * types, a program has no pointer to a task that the verifier would let it pass on.
- * For the current task it does what bpf_get_stack() does, and of others it has no user
- * stack.
+ * The KUnit suite unwind_user calls it.
  */
 #include <errno.h>
 #include <fcntl.h>

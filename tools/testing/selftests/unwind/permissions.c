@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
@@ -352,6 +353,191 @@ TEST_F(permissions, end_of_a_profile)
 		ut_close(&s);
 		ASSERT_EQ(0, kill(sleeper.pid, SIGKILL));
 		ASSERT_EQ(SIGKILL, ut_wait(&sleeper));
+	}
+}
+
+/*
+ * A task comes out behind the end of its own event: its stack is left for who disables
+ * the session's other one, who may see it if he might have opened the event for the
+ * task, as it was then and as it is now.
+ */
+struct leaver {
+	struct ut_stack	st;
+	bool		owned, dumpable, hides, perfmon;
+	int		step;
+	int		fd;
+};
+
+enum { LEAVER_READY = 1, LEAVER_CALL, LEAVER_CALLED };
+
+static void leaver_step(struct leaver *l, int step)
+{
+	__atomic_store_n(&l->step, step, __ATOMIC_RELEASE);
+}
+
+static void leaver_wait(struct leaver *l, int step)
+{
+	while (UT_READ(l->step) < step)
+		usleep(100);
+}
+
+static void call_getppid(void *arg)
+{
+	struct leaver *l = arg;
+
+	ut_syscall0(&l->st, __NR_getppid);
+}
+
+static void leave(void *arg)
+{
+	struct leaver *l = arg;
+
+	if (l->owned && (become_nobody(false) || prctl(PR_SET_DUMPABLE, l->dumpable)))
+		_exit(1);
+	leaver_step(l, LEAVER_READY);
+	leaver_wait(l, LEAVER_CALL);
+	ut_ladder(6, call_getppid, l);
+	if ((!l->owned && become_nobody(false)) || prctl(PR_SET_DUMPABLE, !l->hides))
+		_exit(1);
+	leaver_step(l, LEAVER_CALLED);
+	pause();
+}
+
+static void end_other(void *arg)
+{
+	struct leaver *l = arg;
+
+	_exit(become_nobody(l->perfmon) || ioctl(l->fd, PERF_EVENT_IOC_DISABLE, 0));
+}
+
+static unsigned long now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000UL + ts.tv_nsec / 1000000;
+}
+
+FIXTURE(left_behind) {
+	struct ut_session s, other;
+	struct ut_child task, sleeper, profiler;
+	struct ut_stack *asleep;
+	struct leaver *l;
+};
+
+FIXTURE_VARIANT(left_behind) {
+	bool root, undumpable, hides;
+};
+
+FIXTURE_VARIANT_ADD(left_behind, his_own) {
+};
+
+FIXTURE_VARIANT_ADD(left_behind, roots_until_then) {
+	.root = true,
+};
+
+FIXTURE_VARIANT_ADD(left_behind, undumpable_until_then) {
+	.undumpable = true,
+};
+
+FIXTURE_VARIANT_ADD(left_behind, undumpable_from_then_on) {
+	.hides = true,
+};
+
+FIXTURE_SETUP(left_behind)
+{
+	self->l = ut_shared(sizeof(*self->l));
+	self->asleep = ut_shared(sizeof(*self->asleep));
+	ASSERT_NE(NULL, self->l);
+	ASSERT_NE(NULL, self->asleep);
+}
+
+FIXTURE_TEARDOWN(left_behind)
+{
+}
+
+/* How long it took from the end of the task's event on; -1: it failed. */
+static long end_both(struct ut_session *s, struct ut_session *other, struct ut_child *task,
+		     struct ut_child *sleeper, struct ut_child *profiler,
+		     struct ut_stack *asleep, struct leaver *l)
+{
+	struct ut_opts opts = {};
+	unsigned long begun;
+
+	asleep->nr = 0;
+	l->step = 0;
+	if (ut_fork(task, leave, l) || ut_fork(sleeper, ladder_pause, asleep))
+		return -1;
+	/* The session waits for one, so that its end is one that others wait with. */
+	opts.pid = sleeper->pid;
+	if (ut_open(other, &opts) || ut_add_tracepoint(other, "syscalls", "sys_enter_pause") < 0 ||
+	    ut_enable(other) || ut_go(sleeper))
+		return -1;
+	l->fd = other->ring[0].fd;
+	opts.pid = task->pid;
+	if (ut_open(s, &opts) || ut_add_tracepoint(s, "syscalls", "sys_enter_getppid") < 0 ||
+	    ut_enable(s) || ut_fork(profiler, end_other, l) || ut_go(task))
+		return -1;
+	leaver_wait(l, LEAVER_READY);
+	while (!UT_READ(asleep->nr))
+		usleep(1000);
+	if (!ut_wait_state(sleeper->pid, "S"))
+		return -1;
+
+	begun = now_ms();
+	if (ioctl(s->ring[0].fd, PERF_EVENT_IOC_DISABLE, 0))
+		return -1;
+	leaver_step(l, LEAVER_CALL);
+	while (UT_READ(l->step) != LEAVER_CALLED) {
+		if (now_ms() - begun > 10000)
+			return -1;
+		usleep(100);
+	}
+	if (ut_go(profiler) || ut_wait(profiler))
+		return -1;
+	return now_ms() - begun;
+}
+
+TEST_F_TIMEOUT(left_behind, shown, 120)
+{
+	struct leaver *l = self->l;
+	int perfmon, attempt;
+	long ms;
+
+	for (perfmon = 0; perfmon < 2; perfmon++) {
+		bool shown = perfmon || (!variant->root && !variant->undumpable &&
+					 !variant->hides);
+
+		for (attempt = 0; attempt < 10; attempt++) {
+			*l = (struct leaver){
+				.owned		= !variant->root,
+				.dumpable	= !variant->undumpable,
+				.hides		= variant->hides,
+				.perfmon	= perfmon,
+			};
+			ms = end_both(&self->s, &self->other, &self->task, &self->sleeper,
+				      &self->profiler, self->asleep, l);
+			ASSERT_LE(0, ms);
+			ASSERT_EQ(0, ut_drain(&self->s));
+			ASSERT_EQ(0, ut_drain(&self->other));
+			ASSERT_EQ(1, ut_count_samples(&self->s, 0, self->task.pid));
+			ASSERT_EQ(0, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED,
+					      self->task.pid));
+			/* Nothing is left to who comes a second later. */
+			if (ms < 900)
+				EXPECT_EQ(shown, ut_count(&self->other,
+							  UT_RECORD_CALLCHAIN_DEFERRED,
+							  self->task.pid));
+			ut_close(&self->s);
+			ut_close(&self->other);
+			ASSERT_EQ(0, kill(self->task.pid, SIGKILL));
+			ASSERT_EQ(SIGKILL, ut_wait(&self->task));
+			ASSERT_EQ(0, kill(self->sleeper.pid, SIGKILL));
+			ASSERT_EQ(SIGKILL, ut_wait(&self->sleeper));
+			if (ms < 900)
+				break;
+		}
+		ASSERT_GT(10, attempt) TH_LOG("it was never fast enough");
 	}
 }
 
