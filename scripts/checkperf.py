@@ -25,6 +25,8 @@ READERS = {
     # each file is read twice, and deleted as often
     "diff": ["diff", "{path}", "{path}"],
 }
+# file of the corpus: who else reads it
+OTHERS = {"c2c-no-node": {"c2c": ["c2c", "report", "--stdio"]}}
 ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
                "UBSAN_OPTIONS": "print_stacktrace=1",
                "PERF_CONFIG": "/dev/null"}
@@ -95,7 +97,7 @@ def read(perf, words, path, log):
 
 
 def read_all(perf, name, directory):
-    for what, words in READERS.items():
+    for what, words in {**READERS, **OTHERS.get(name, {})}.items():
         log = os.path.join(directory, re.sub(r"\W+", "-", f"{name} {what}"))
         out, said = read(perf, words, os.path.join(CORPUS, name), log)
         # perf inject passes on what is compressed, unless it merges
@@ -274,7 +276,7 @@ def run_bad_input(layer):
     build("perf-fuzz", check, layer.log("build.log"))
     perf = os.path.join(check.build, "perf-fuzz", "perf")
     names = sorted(os.listdir(CORPUS))
-    missing = sorted(set(EXPECTED) - set(names))
+    missing = sorted({*EXPECTED, *OTHERS} - set(names))
     if missing:
         raise Failure("the corpus has no " + ", ".join(missing))
     for name in names:
