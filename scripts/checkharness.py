@@ -1794,6 +1794,23 @@ def run_guest(layer):
         return dict(os.environ, ACCEL="auto",
                     PATH=fake + ":" + os.environ["PATH"])
 
+    def falls_over():
+        """QEMU's own faults before anything ran: begun once more, and no more."""
+        says = "iotlb: Assertion `a < b' failed."
+        fall = f"echo \"{says}\" >&2; kill -ABRT $$"
+        once = os.path.join(layer.dir, "fell-once")
+        result = run("falls", "--accel", "tcg", "echo up",
+                     env=fake_qemu("falls", f"[ -e {once} ] || {{ >{once}; {fall}; }}"))
+        expect(result, 0, "up\n", (says, "once more"))
+        assert result.stderr.count("once more") == 1, result.stderr
+        result = run("always-falls", "--accel", "tcg", "echo up",
+                     env=fake_qemu("always-falls", fall))
+        expect(result, 125, "", (says, "without saying that it was done"))
+        assert result.stderr.count("once more") == 2, result.stderr
+
+    layer.test("QEMU's own fault before anything ran: once more, and said",
+               falls_over)
+
     hanging = "case \" $* \" in *' -accel kvm '*) exec sleep 1000 ;; esac"
 
     def kvm():
