@@ -61,6 +61,8 @@ int unwind_deferred_remote(struct unwind_work *work, struct task_struct *task,
 void unwind_deferred_task_init(struct task_struct *task);
 void unwind_deferred_exec(void);
 void unwind_deferred_exec_mmap(void);
+void unwind_deferred_exec_hold(void);
+void unwind_deferred_exec_release(void);
 bool unwind_deferred_between_images(void);
 void __unwind_deferred_flush(const struct unwind_user_regs *before);
 void unwind_deferred_before(struct unwind_user_regs *before, unsigned long ip);
@@ -128,6 +130,8 @@ static inline void unwind_deferred_cancel(struct unwind_work *work) { }
 static inline void unwind_deferred_task_init(struct task_struct *task) { }
 static inline void unwind_deferred_exec(void) { }
 static inline void unwind_deferred_exec_mmap(void) { }
+static inline void unwind_deferred_exec_hold(void) { }
+static inline void unwind_deferred_exec_release(void) { }
 static inline void unwind_deferred_flush(void) { }
 static inline void
 unwind_deferred_before(struct unwind_user_regs *before, unsigned long ip) { }

@@ -8,11 +8,11 @@
  * stack in the task's own context. The record goes to the events of the same
  * session that have attr.defer_output.
  *
- * A session is made of the events that one process has opened. It is a client of
- * kernel/unwind, and so gets the stacks that its own samples wait for, and no
- * other's. It lives as long as one of its events does: what becomes of the
- * process, and who holds the descriptors or reads the buffers, does not matter.
- * When kernel/unwind has no room for another client, the session joins the
+ * A session is made of the events that one process has opened, between one execve()
+ * and the next. It is a client of kernel/unwind, and so gets the stacks that its own
+ * samples wait for, and no other's. It lives as long as one of its events does: what
+ * becomes of the process, and who holds the descriptors or reads the buffers, does not
+ * matter. When kernel/unwind has no room for another client, the session joins the
  * others for which there was none. They share one client, and each task notes for
  * which of them: task_struct::perf_defer_sharers has a bit for each, or for several
  * when there are very many. A reader ignores a cookie that it does not wait for.
@@ -110,6 +110,7 @@ struct perf_defer_drained {
  * @shared:	in shared_sessions, if @client is the shared one
  * @sharer:	if so, its bit in task_struct::perf_defer_sharers
  * @owner:	the process; the reference keeps the address from being another's
+ * @exec_id:	and its image: what another program opens later is another session
  * @refs:	one an event
  * @lock:	guards what is from here to @targets; the innermost
  * @draining:	how many are disabling an event right now
@@ -142,6 +143,7 @@ struct perf_defer_session {
 	struct list_head		shared;
 	unsigned int			sharer;
 	struct pid			*owner;
+	u64				exec_id;
 	refcount_t			refs;
 	/* guards what is from here to @targets */
 	raw_spinlock_t			lock;
@@ -1058,6 +1060,7 @@ static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 	session->deadline = jiffies - HZ;
 	session->looked = session->deadline - 1;
 	session->owner = get_pid(owner);
+	session->exec_id = current->self_exec_id;
 	INIT_WORK(&session->free_work, perf_defer_free);
 	hash_add(sessions, &session->node, (unsigned long)owner);
 	if (session->client == &shared_client)
@@ -1065,7 +1068,7 @@ static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 	return session;
 }
 
-/* The session of a process, with a reference. */
+/* The session of the current process, @owner, with a reference. */
 static struct perf_defer_session *perf_defer_session_get(struct pid *owner)
 {
 	struct perf_defer_session *session;
@@ -1073,7 +1076,8 @@ static struct perf_defer_session *perf_defer_session_get(struct pid *owner)
 	guard(mutex)(&sessions_mutex);
 
 	hash_for_each_possible(sessions, session, node, (unsigned long)owner) {
-		if (session->owner == owner) {
+		if (session->owner == owner &&
+		    session->exec_id == current->self_exec_id) {
 			refcount_inc(&session->refs);
 			return session;
 		}

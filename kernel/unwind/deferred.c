@@ -544,7 +544,7 @@ unwind_deferred_run(struct unwind_task_info *info,
 	max = max(max, READ_ONCE(info->want));
 	max = min(max, READ_ONCE(clients_max));
 
-	if (likely(info->exec != EXEC_NO_STACK && !late && max))
+	if (likely(info->exec < EXEC_NO_STACK && !late && max))
 		buffer = buffer_get(info, again, max);
 	if (likely(buffer)) {
 		buffer_walk(buffer, &regs, cookie, max);
@@ -666,7 +666,41 @@ void unwind_deferred_exec_mmap(void)
  */
 bool unwind_deferred_between_images(void)
 {
-	return READ_ONCE(current->unwind_info.exec) == EXEC_NO_STACK;
+	return READ_ONCE(current->unwind_info.exec) >= EXEC_NO_STACK;
+}
+
+/**
+ * unwind_deferred_exec_hold - clients of the current task are about to go
+ *
+ * Between the images: hands out what was asked for, and nothing more is until
+ * unwind_deferred_exec_release(). A request finds that it was made before, with none
+ * that waits, so that no cookie is named that nobody would be left to get.
+ *
+ * Context: Task context, may sleep. In an execve(), behind
+ * unwind_deferred_exec_mmap().
+ */
+void unwind_deferred_exec_hold(void)
+{
+	struct unwind_task_info *info = &current->unwind_info;
+
+	if (READ_ONCE(info->exec) == EXEC_NO_STACK)
+		WRITE_ONCE(info->exec, EXEC_HELD);
+	/* An NMI sees that, or what it asks for is seen here. */
+	barrier();
+	unwind_deferred_flush();
+}
+
+/**
+ * unwind_deferred_exec_release - those that were to go are gone
+ *
+ * Context: Task context, behind unwind_deferred_exec_hold().
+ */
+void unwind_deferred_exec_release(void)
+{
+	struct unwind_task_info *info = &current->unwind_info;
+
+	if (READ_ONCE(info->exec) == EXEC_HELD)
+		WRITE_ONCE(info->exec, EXEC_NO_STACK);
 }
 
 /**
@@ -746,6 +780,12 @@ int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 	bit = smp_load_acquire(&work->bit);
 	if (unlikely(bit < 0))
 		return -EINVAL;
+
+	/* Made before, and handed out; or it is, and waits for that. */
+	if (unlikely(READ_ONCE(info->exec) == EXEC_HELD) && arch_unwind_entry_marked()) {
+		*cookie = READ_ONCE(info->cookie);
+		return 1;
+	}
 
 	arch_unwind_user_regs(&regs, task_pt_regs(current));
 	ret = __unwind_request(info, bit, &regs, nmi, cookie);

@@ -14,6 +14,7 @@ enum unwind_exec {
 	EXEC_NONE,
 	EXEC_COMMITTED,		/* the old image is about to go */
 	EXEC_NO_STACK,		/* the new one has not run yet */
+	EXEC_HELD,		/* and events are about to go */
 };
 
 /* unwind_request() set the first bit of somebody who waits. */

@@ -98,7 +98,7 @@ static void remote_note(struct task_struct *task, struct remote_start *start)
 	start->regs	= info->regs;
 	/* 0 between the two reads in unwind_deferred_run() */
 	start->max	= READ_ONCE(info->want) ?: UINT_MAX;
-	start->no_stack	= info->exec == EXEC_NO_STACK || remote_late(task);
+	start->no_stack	= info->exec >= EXEC_NO_STACK || remote_late(task);
 }
 
 /* Called by task_call_func(): @task does not change meanwhile. */
@@ -299,7 +299,7 @@ static void remote_interrupt(void *data)
 	 * What an NMI has asked for looks late while the registers are changed, too,
 	 * see unwind_deferred_before(). The task knows better, and goes on now.
 	 */
-	if (start->no_stack && info->exec != EXEC_NO_STACK &&
+	if (start->no_stack && info->exec < EXEC_NO_STACK &&
 	    (READ_ONCE(info->state) & STATE_NMI))
 		return;
 

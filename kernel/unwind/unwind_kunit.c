@@ -2069,6 +2069,43 @@ static void unwind_deferred_mark_gone(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, given->trace.nr);
 }
 
+/* As an NMI's, which leaves no mark: whether user space has run the registers tell. */
+static void unwind_deferred_nmi_late(struct kunit *test)
+{
+	unsigned long fp = map_stack(test, STACK, PAGE_SIZE) + 64;
+	struct pt_regs *regs = task_pt_regs(current), old = *regs;
+	struct given *given = new_given(test);
+	struct deferred *d = test->priv;
+	unsigned int i;
+	u64 cookie;
+
+	put_ladder(test, 8, fp, 20);
+	d->regs = start_regs(8, fp, fp);
+	for (i = 0; i < 3; i++) {
+		return_to_user();
+		KUNIT_EXPECT_EQ(test, UNWIND_QUEUE,
+				unwind_request(&d->info, given->work.bit, &d->regs, true,
+					       &cookie));
+		d->info.want = KEPT;
+
+		/* As they were; others; others now, and not earlier in the entry. */
+		regs->ip = i ? START_IP + 2 : START_IP;
+		regs->sp = d->regs.sp;
+		regs->bp = d->regs.fp;
+		regs->cs = d->regs.cs;
+		regs->ss = d->regs.ss;
+		unwind_deferred_run(&d->info, i == 2 ? &d->regs : NULL);
+
+		KUNIT_EXPECT_EQ(test, i + 1, given->calls);
+		KUNIT_EXPECT_EQ(test, cookie, given->cookie);
+		if (i == 1)
+			KUNIT_EXPECT_EQ(test, 0, given->trace.nr);
+		else
+			expect_ladder(test, given->trace, KEPT);
+	}
+	*regs = old;
+}
+
 /*
  * A client that goes while it is called
  */
@@ -2205,6 +2242,7 @@ static struct kunit_case unwind_deferred_cases[] = {
 	KUNIT_CASE(unwind_deferred_kept_short),
 	KUNIT_CASE(unwind_deferred_kept_whole),
 	KUNIT_CASE(unwind_deferred_mark_gone),
+	KUNIT_CASE(unwind_deferred_nmi_late),
 	KUNIT_CASE(unwind_deferred_cancel_called),
 	{}
 };

@@ -292,6 +292,30 @@ TEST_F(exec, removed_between_the_images)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/* One that comes when that is behind it, and they go: it names none that does not come. */
+TEST_F(exec, removed_with_a_sample)
+{
+	struct ut_opts opts = { .remove_on_exec = true };
+	struct ut_stack got;
+	struct ut_rec *r;
+	int func;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
+	opts.pid = self->c.pid;
+	opts.per_cpu = variant->per_cpu;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	func = ut_add_function(&self->s, "perf_event_exec");
+	ASSERT_LE(0, func);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(7 << 8, ut_wait(&self->c));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, func, self->c.pid, 0);
+	ASSERT_NE(NULL, r);
+	EXPECT_EQ(UT_NO_STACK, ut_user_stack(&self->s, r, &got));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 /*
  * Too late for a stack of the old image to be handed out, and that one is still there:
  * it is walked at once.

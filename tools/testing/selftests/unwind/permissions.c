@@ -321,39 +321,53 @@ static void end_as_nobody(void *arg)
 	_exit(become_nobody(e->perfmon) || ut_disable(e->s));
 }
 
-TEST_F(permissions, end_of_a_profile)
+static void end_of_a_profile(struct __test_metadata *_metadata, bool all, int paranoid,
+			     bool perfmon, bool shown)
 {
 	struct ut_stack *st = ut_shared(sizeof(*st)), got;
-	int perfmon;
+	struct ut_child sleeper, c;
+	struct ut_opts opts = { .per_cpu = all };
+	struct ut_session s;
+	struct ends e = { .s = &s, .perfmon = perfmon };
 
 	ASSERT_NE(NULL, st);
-	for (perfmon = 0; perfmon < 2; perfmon++) {
-		struct ut_child sleeper, c;
-		struct ut_opts opts = {};
-		struct ut_session s;
-		struct ends e = { .s = &s, .perfmon = perfmon };
+	ASSERT_EQ(0, ut_write_sysctl(PARANOID, paranoid));
+	ASSERT_EQ(0, ut_fork(&sleeper, ladder_pause, st));
+	opts.pid = all ? -1 : sleeper.pid;
+	ASSERT_EQ(0, ut_open(&s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_pause"));
+	ASSERT_EQ(0, ut_enable(&s));
+	ASSERT_EQ(0, ut_go(&sleeper));
+	while (!UT_READ(st->nr))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(sleeper.pid, "S"));
+	ASSERT_EQ(0, ut_fork(&c, end_as_nobody, &e));
+	ASSERT_EQ(0, ut_go(&c));
+	ASSERT_EQ(0, ut_wait(&c));
+	ASSERT_EQ(0, ut_drain(&s));
+	EXPECT_EQ(shown ? UT_DEFERRED : UT_UNRESOLVED,
+		  ut_user_stack(&s, ut_sample(&s, 0, sleeper.pid, 0), &got));
+	EXPECT_EQ(shown, ut_count(&s, UT_RECORD_CALLCHAIN_DEFERRED, sleeper.pid));
+	ut_close(&s);
+	ASSERT_EQ(0, kill(sleeper.pid, SIGKILL));
+	ASSERT_EQ(SIGKILL, ut_wait(&sleeper));
+}
 
-		st->nr = 0;
-		ASSERT_EQ(0, ut_fork(&sleeper, ladder_pause, st));
-		opts.pid = sleeper.pid;
-		ASSERT_EQ(0, ut_open(&s, &opts));
-		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_pause"));
-		ASSERT_EQ(0, ut_enable(&s));
-		ASSERT_EQ(0, ut_go(&sleeper));
-		while (!UT_READ(st->nr))
-			usleep(1000);
-		ASSERT_TRUE(ut_wait_state(sleeper.pid, "S"));
-		ASSERT_EQ(0, ut_fork(&c, end_as_nobody, &e));
-		ASSERT_EQ(0, ut_go(&c));
-		ASSERT_EQ(0, ut_wait(&c));
-		ASSERT_EQ(0, ut_drain(&s));
-		EXPECT_EQ(perfmon ? UT_DEFERRED : UT_UNRESOLVED,
-			  ut_user_stack(&s, ut_sample(&s, 0, sleeper.pid, 0), &got));
-		EXPECT_EQ(perfmon, ut_count(&s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
-		ut_close(&s);
-		ASSERT_EQ(0, kill(sleeper.pid, SIGKILL));
-		ASSERT_EQ(SIGKILL, ut_wait(&sleeper));
-	}
+TEST_F(permissions, end_of_a_profile)
+{
+	/* Whatever the setting is for who profiles whole CPUs. */
+	end_of_a_profile(_metadata, false, 2, false, false);
+	end_of_a_profile(_metadata, false, -1, false, false);
+	end_of_a_profile(_metadata, false, 2, true, true);
+}
+
+/* And for whole CPUs: by who might have opened these. */
+TEST_F(permissions, end_of_a_profile_of_all)
+{
+	end_of_a_profile(_metadata, true, 2, false, false);
+	end_of_a_profile(_metadata, true, 1, false, false);
+	end_of_a_profile(_metadata, true, 0, false, true);
+	end_of_a_profile(_metadata, true, 2, true, true);
 }
 
 /*

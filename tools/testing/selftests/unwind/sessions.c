@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -21,6 +22,9 @@
 
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
+
+#define NEW_IMAGE	"--new-image"
+#define NEW_PROFILER	"--new-profiler"
 
 /* The one that is profiled: a round of system calls whenever it is told to. */
 struct target {
@@ -693,6 +697,64 @@ TEST_F(sessions, opener_is_gone)
 	ut_close(&s);
 }
 
+/*
+ * The opener executes another profiler: what that opens is a session of its own, though
+ * the events of before are there, and sample on.
+ */
+struct successor {
+	pid_t	pid;
+	int	to[2], from[2];
+};
+
+static void open_and_exec(void *arg)
+{
+	struct successor *n = arg;
+	struct ut_opts opts = { .pid = n->pid };
+	char pid[16], to[16], from[16];
+	struct ut_session s;
+
+	snprintf(pid, sizeof(pid), "%d", n->pid);
+	snprintf(to, sizeof(to), "%d", n->to[0]);
+	snprintf(from, sizeof(from), "%d", n->from[1]);
+	if (!ut_open(&s, &opts) && ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid") >= 0 &&
+	    !ut_enable(&s) && !fcntl(s.ring[0].fd, F_SETFD, 0) &&
+	    !fcntl(s.event[0].fd[0], F_SETFD, 0))
+		execl("/proc/self/exe", "new", NEW_PROFILER, pid, to, from, NULL);
+	_exit(100);
+}
+
+/* The status is what the test wants to know. */
+static int succeed(pid_t pid, int to, int from)
+{
+	struct ut_opts opts = { .pid = pid };
+	struct ut_session s;
+	char byte = 'r';
+
+	if (ut_open(&s, &opts) || ut_add_tracepoint(&s, "syscalls", "sys_enter_getuid") < 0 ||
+	    ut_enable(&s) || ut_write_all(from, &byte, 1) || ut_read_all(to, &byte, 1) ||
+	    ut_disable(&s) || ut_drain(&s) || ut_count_samples(&s, 0, pid) != 1)
+		return 101;
+	return ut_count(&s, UT_RECORD_CALLCHAIN_DEFERRED, pid);
+}
+
+TEST_F(sessions, opener_is_another)
+{
+	struct successor n = { .pid = self->t->pid };
+	struct ut_child c;
+	char byte;
+
+	ASSERT_EQ(0, pipe(n.to));
+	ASSERT_EQ(0, pipe(n.from));
+	ASSERT_EQ(0, ut_fork(&c, open_and_exec, &n));
+	ASSERT_EQ(0, ut_go(&c));
+	close(n.from[1]);
+	ASSERT_EQ(0, ut_read_all(n.from[0], &byte, 1));
+	round_of(self->t);
+	ASSERT_EQ(0, ut_write_all(n.to[1], "e", 1));
+	/* The stack of the one call, and not that of the other. */
+	EXPECT_EQ(1 << 8, ut_wait(&c));
+}
+
 /* Opened by one thread, read by another, after the first is gone. */
 static void *open_in_thread(void *arg)
 {
@@ -732,7 +794,6 @@ TEST_F(sessions, opened_by_a_thread)
  * descriptors. They are those of a task that does its work in a child, which inherits
  * them.
  */
-#define NEW_IMAGE	"--new-image"
 
 struct family {
 	struct ut_stack	ppid, uid, read;
@@ -1086,6 +1147,8 @@ TEST_F_TIMEOUT(teardown, own_close, 120)
 int main(int argc, char **argv)
 {
 	/* What the opener of events has executed. */
+	if (argc == 5 && !strcmp(argv[1], NEW_PROFILER))
+		return succeed(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]));
 	if (argc == 2 && !strcmp(argv[1], NEW_IMAGE)) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		for (;;)
