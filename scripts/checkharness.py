@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import shutil
 import stat
 import struct
@@ -1797,7 +1798,7 @@ def run_guest(layer):
     def falls_over():
         """QEMU's own faults before anything ran: begun once more, and no more."""
         says = "iotlb: Assertion `a < b' failed."
-        fall = f"echo \"{says}\" >&2; kill -ABRT $$"
+        fall = f"echo {shlex.quote(says)} >&2; kill -ABRT $$"
         once = os.path.join(layer.dir, "fell-once")
         result = run("falls", "--accel", "tcg", "echo up",
                      env=fake_qemu("falls", f"[ -e {once} ] || {{ >{once}; {fall}; }}"))
