@@ -12,6 +12,7 @@
  */
 #include <kunit/test.h>
 #include <linux/bpf.h>
+#include <linux/cleanup.h>
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/file.h>
@@ -701,6 +702,8 @@ static void unwind_user_kthread(struct kunit *test)
 static long task_stack(struct task_struct *task, u64 *buf, u32 size, u64 flags)
 {
 	memset(buf, 0x5a, size);
+	/* As a program is run. */
+	guard(rcu)();
 	return bpf_get_task_stack_proto.func((unsigned long)task, (unsigned long)buf, size,
 					     flags, 0);
 }
