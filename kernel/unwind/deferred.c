@@ -740,7 +740,9 @@ static void want_entries(struct unwind_task_info *info, u32 max)
  * Return:
  * * 0 - the callback will run
  * * 1 - it will run, or has run in this kernel entry, for a request that came
- *   before
+ *   before; or, between unwind_deferred_exec_hold() and
+ *   unwind_deferred_exec_release(), nobody waits and it does not run: then
+ *   unwind_deferred_between_images() is true, and *@cookie is nobody's
  * * -EINVAL - the task has no user stack (kernel thread, a worker made by the
  *   kernel, no mm), or is exiting; @work is not registered; or the context is
  *   NMI and the architecture has no cmpxchg that is safe there

@@ -267,53 +267,44 @@ TEST_F(exec, remove_on_exec)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* What is sampled between the images has a record all the same, of an empty stack. */
-TEST_F(exec, removed_between_the_images)
+/* A sample in @function, by events that go with the old image: what is its user part? */
+static void removed_at(struct __test_metadata *_metadata, struct ut_session *s,
+		       struct ut_child *c, struct shared *sh, bool per_cpu,
+		       const char *function, enum ut_kind kind)
 {
-	struct ut_opts opts = { .remove_on_exec = true };
+	struct ut_opts opts = { .remove_on_exec = true, .per_cpu = per_cpu };
 	struct ut_stack got;
 	struct ut_rec *r;
 	int func;
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
-	opts.pid = self->c.pid;
-	opts.per_cpu = variant->per_cpu;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	func = ut_add_function(&self->s, "flush_thread");
+	ASSERT_EQ(0, ut_fork(c, ladder_execve, sh));
+	opts.pid = c->pid;
+	ASSERT_EQ(0, ut_open(s, &opts));
+	func = ut_add_function(s, function);
 	ASSERT_LE(0, func);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(7 << 8, ut_wait(&self->c));
-	ASSERT_EQ(0, ut_drain(&self->s));
-	r = ut_sample(&self->s, func, self->c.pid, 0);
+	ASSERT_EQ(0, ut_enable(s));
+	ASSERT_EQ(0, ut_go(c));
+	ASSERT_EQ(7 << 8, ut_wait(c));
+	ASSERT_EQ(0, ut_drain(s));
+	r = ut_sample(s, func, c->pid, 0);
 	ASSERT_NE(NULL, r);
-	EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
+	EXPECT_EQ(kind, ut_user_stack(s, r, &got));
 	EXPECT_EQ(0, got.nr);
-	EXPECT_EQ(0, ut_check(&self->s, 0));
+	EXPECT_EQ(0, ut_check(s, 0));
+}
+
+/* What is sampled between the images has a record all the same, of an empty stack. */
+TEST_F(exec, removed_between_the_images)
+{
+	removed_at(_metadata, &self->s, &self->c, self->sh, variant->per_cpu,
+		   "flush_thread", UT_DEFERRED);
 }
 
 /* One that comes when that is behind it, and they go: it names none that does not come. */
 TEST_F(exec, removed_with_a_sample)
 {
-	struct ut_opts opts = { .remove_on_exec = true };
-	struct ut_stack got;
-	struct ut_rec *r;
-	int func;
-
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
-	opts.pid = self->c.pid;
-	opts.per_cpu = variant->per_cpu;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	func = ut_add_function(&self->s, "perf_event_exec");
-	ASSERT_LE(0, func);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(7 << 8, ut_wait(&self->c));
-	ASSERT_EQ(0, ut_drain(&self->s));
-	r = ut_sample(&self->s, func, self->c.pid, 0);
-	ASSERT_NE(NULL, r);
-	EXPECT_EQ(UT_NO_STACK, ut_user_stack(&self->s, r, &got));
-	EXPECT_EQ(0, ut_check(&self->s, 0));
+	removed_at(_metadata, &self->s, &self->c, self->sh, variant->per_cpu,
+		   "perf_event_exec", UT_NO_STACK);
 }
 
 /*
