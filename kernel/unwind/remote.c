@@ -169,6 +169,9 @@ static bool remote_read_word(struct remote_page *rp, unsigned long addr,
 
 	if (!rp->page || rp->addr != start) {
 		remote_page_put(rp);
+		/* Or it warns of what is below a stack, which it does not have grow. */
+		if (!vma_lookup(rp->mm, start))
+			return false;
 		if (get_user_pages_remote(rp->mm, start, 1, FOLL_NOFAULT,
 					  &rp->page, NULL) != 1) {
 			rp->page = NULL;
@@ -209,8 +212,32 @@ static unsigned long remote_real_return(struct mm_struct *mm,
 	return entry;
 }
 
-static void remote_walk(struct remote_page *rp, const struct remote_start *start,
-			struct unwind_stacktrace *trace, unsigned int max)
+/*
+ * Is a uretprobe just being set up, whose trampoline is in @slot and of which
+ * prepare_uretprobe() has not said yet what was there?
+ */
+static bool remote_hijacked(struct mm_struct *mm, const struct remote_start *start,
+			    unsigned long entry, unsigned long slot)
+{
+#ifdef CONFIG_UPROBES
+	unsigned int i;
+
+	if (likely(entry != uprobe_get_trampoline_vaddr_mm(mm)))
+		return false;
+
+	for (i = 0; i < start->nr_real; i++) {
+		if (start->real[i].stack == slot)
+			return false;
+	}
+	return true;
+#else
+	return false;
+#endif
+}
+
+/* Returns 0, or -EAGAIN where it is only now being changed. */
+static int remote_walk(struct remote_page *rp, const struct remote_start *start,
+		       struct unwind_stacktrace *trace, unsigned int max)
 {
 	const struct unwind_user_regs *regs = &start->regs;
 	struct unwind_user_state state;
@@ -219,7 +246,7 @@ static void remote_walk(struct remote_page *rp, const struct remote_start *start
 	/* Other segments are described in tables that only their task has. */
 	if (!max || !arch_unwind_user_flat(regs) ||
 	    !unwind_user_start(&state, regs))
-		return;
+		return 0;
 
 	trace->entries[trace->nr++] = remote_real_return(rp->mm, start, regs->ip,
 							 state.cfa, true);
@@ -227,7 +254,9 @@ static void remote_walk(struct remote_page *rp, const struct remote_start *start
 		/* Without the caller the rest would be a wrong stack. */
 		if (!remote_read_word(rp, state.cfa, state.word, &ra) ||
 		    !user_text_address(&state, ra))
-			return;
+			return 0;
+		if (unlikely(remote_hijacked(rp->mm, start, ra, state.cfa)))
+			return -EAGAIN;
 		trace->entries[trace->nr++] = remote_real_return(rp->mm, start, ra,
 								 state.cfa, false);
 		state.cfa += state.word;
@@ -240,6 +269,7 @@ static void remote_walk(struct remote_page *rp, const struct remote_start *start
 		trace->entries[trace->nr++] = remote_real_return(rp->mm, start, ra,
 								 state.cfa - state.word,
 								 false);
+	return 0;
 }
 
 /* Walk the stack of @task, which is not running. */
@@ -258,7 +288,7 @@ static int remote_asleep(struct task_struct *task, struct remote_start *start,
 		return -ESRCH;
 
 	if (mmap_read_trylock(rp.mm)) {
-		remote_walk(&rp, start, trace, min(max, start->max));
+		ret = remote_walk(&rp, start, trace, min(max, start->max));
 		remote_page_put(&rp);
 		mmap_read_unlock(rp.mm);
 	} else {
@@ -301,6 +331,10 @@ static void remote_interrupt(void *data)
 	 */
 	if (start->no_stack && info->exec < EXEC_NO_STACK &&
 	    (READ_ONCE(info->state) & STATE_NMI))
+		return;
+
+	/* In the handlers of a uprobe, behind which it hands that out by itself. */
+	if (start->regs.at_entry)
 		return;
 
 	call->ret = 0;

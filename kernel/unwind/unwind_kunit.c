@@ -14,6 +14,8 @@
 #include <linux/bpf.h>
 #include <linux/cleanup.h>
 #include <linux/completion.h>
+#include <linux/context_tracking_state.h>
+#include <linux/cpumask.h>
 #include <linux/delay.h>
 #include <linux/file.h>
 #include <linux/kernel.h>
@@ -24,6 +26,7 @@
 #include <linux/sched.h>
 #include <linux/sched/task.h>
 #include <linux/shmem_fs.h>
+#include <linux/task_work.h>
 #include <linux/thread_info.h>
 #include <linux/uaccess.h>
 #include <linux/unwind_user.h>
@@ -2223,6 +2226,131 @@ static void unwind_deferred_cancel_called(struct kunit *test)
 	expect_ladder(test, new->trace, KEPT);
 }
 
+/*
+ * A client that goes while another CPU is in the middle of a request of it. That takes
+ * a task that may ask, which the KUnit thread pretends to be, and what a module has not.
+ */
+#ifndef MODULE
+
+/**
+ * struct asking - a client that is cancelled while it asks
+ * @work:	the client
+ * @task:	who asks
+ * @held:	the request has been held up once
+ * @cancel:	somebody else cancels it, on another CPU
+ * @gone:	it has been taken away, as seen from the request
+ * @cancelled:	that has returned
+ * @too_early:	and did so while the request went on
+ */
+struct asking {
+	struct unwind_work	work;
+	struct task_struct	*task;
+	bool			held;
+	struct work_struct	cancel;
+	bool			gone;
+	bool			cancelled;
+	bool			too_early;
+};
+
+/* Set while the hook is. */
+static struct asking *asking;
+
+static void cancel_asking(struct work_struct *cancel)
+{
+	struct asking *a = container_of(cancel, struct asking, cancel);
+
+	unwind_deferred_cancel(&a->work);
+	WRITE_ONCE(a->cancelled, true);
+}
+
+/* The request has read the client's bit, and not used it yet. */
+static void hold_request(struct unwind_task_info *info)
+{
+	struct asking *a = READ_ONCE(asking);
+	unsigned int ms;
+
+	if (info != &a->task->unwind_info || a->held)
+		return;
+	a->held = true;
+
+	queue_work_on(cpumask_first(cpu_online_mask), system_highpri_wq, &a->cancel);
+	for (ms = 0; ms < 10000 && !a->gone; ms++) {
+		mdelay(1);
+		a->gone = READ_ONCE(a->work.bit) < 0;
+	}
+	/* As long as several grace periods take that nobody holds up. */
+	for (ms = 0; ms < 300 && !a->too_early; ms++) {
+		mdelay(1);
+		a->too_early = READ_ONCE(a->cancelled);
+	}
+}
+
+static void unwind_deferred_cancel_asking(struct kunit *test)
+{
+	struct unwind_task_info *info = &current->unwind_info;
+	unsigned long fp = map_stack(test, STACK, PAGE_SIZE) + 64;
+	struct pt_regs *regs = task_pt_regs(current), old = *regs;
+	struct asking *a;
+	struct given *new;
+	int ret, bit;
+	u64 cookie;
+
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "needs two CPUs");
+	/* A request with interrupts off is refused. */
+	if (context_tracking_enabled())
+		kunit_skip(test, "not on a nohz_full kernel");
+	a = kunit_kzalloc(test, sizeof(*a), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, a);
+	a->task = current;
+	INIT_WORK(&a->cancel, cancel_asking);
+	KUNIT_ASSERT_EQ(test, 0, unwind_deferred_init(&a->work, no_callback, 0));
+	KUNIT_ASSERT_EQ(test, 0,
+			kunit_add_action_or_reset(test, cancel_client, &a->work));
+	bit = a->work.bit;
+
+	put_ladder(test, 8, fp, 20);
+	regs->ip = START_IP;
+	regs->sp = fp;
+	regs->bp = fp;
+	regs->cs = __USER_CS;
+	regs->ss = __USER_DS;
+	WRITE_ONCE(asking, a);
+	WRITE_ONCE(unwind_test_hook, hold_request);
+	/* Not where the rest of what cancel waits for is done: SRCU uses the first one. */
+	KUNIT_ASSERT_EQ(test, 0,
+			set_cpus_allowed_ptr(current,
+					     cpumask_of(cpumask_last(cpu_online_mask))));
+
+	/* No tick may take it for a task that runs its work on the way to user space. */
+	scoped_guard(irqsave) {
+		current->flags &= ~PF_KTHREAD;
+		ret = unwind_deferred_request(&a->work, &cookie);
+		current->flags |= PF_KTHREAD;
+	}
+	WRITE_ONCE(unwind_test_hook, NULL);
+	set_cpus_allowed_ptr(current, cpu_possible_mask);
+	flush_work(&a->cancel);
+	KUNIT_EXPECT_EQ(test, 0, ret);
+	KUNIT_EXPECT_TRUE(test, a->gone);
+	KUNIT_EXPECT_FALSE(test, a->too_early);
+	KUNIT_EXPECT_TRUE(test, a->cancelled);
+
+	/* Who has the bit now has not asked, and is not given what the other one has. */
+	new = new_given(test);
+	KUNIT_EXPECT_EQ(test, bit, new->work.bit);
+	KUNIT_EXPECT_TRUE(test, info->state & UNWIND_WAITS(bit));
+	KUNIT_EXPECT_TRUE(test, task_work_cancel(current, &info->work));
+	unwind_deferred_run(info, NULL);
+	KUNIT_EXPECT_EQ(test, 0, new->calls);
+
+	clear_thread_flag(TIF_NOTIFY_RESUME);
+	info->state = 0;
+	*regs = old;
+}
+
+#endif
+
 static struct kunit_case unwind_deferred_cases[] = {
 	KUNIT_CASE(unwind_deferred_one_entry),
 	KUNIT_CASE(unwind_deferred_next_entry),
@@ -2247,6 +2375,9 @@ static struct kunit_case unwind_deferred_cases[] = {
 	KUNIT_CASE(unwind_deferred_mark_gone),
 	KUNIT_CASE(unwind_deferred_nmi_late),
 	KUNIT_CASE(unwind_deferred_cancel_called),
+#ifndef MODULE
+	KUNIT_CASE(unwind_deferred_cancel_asking),
+#endif
 	{}
 };
 

@@ -48,26 +48,30 @@ static bool user_fault_allowed(void)
 }
 
 /*
- * Is a page of these for userfaultfd to bring? Who serves it has its address at hand,
- * maybe where a frame pointer would be, and waiting for it would be for itself.
+ * May a fault bring these? Not where nothing is mapped: below a stack the fault would
+ * have that grow, and what was never there is no frame. Nor is a page for userfaultfd to
+ * bring: who serves it has its address at hand, maybe where a frame pointer would be,
+ * and waiting for it would be for itself.
  */
-static bool user_has_to_serve(unsigned long from, unsigned int size)
+static bool user_may_be_brought(unsigned long from, unsigned int size)
 {
+	unsigned long to = from + size, mapped = from;
 	struct mm_struct *mm = current->mm;
 	struct vm_area_struct *vma;
 	struct vma_iterator vmi;
-	bool serve = false;
 
-	if (!IS_ENABLED(CONFIG_USERFAULTFD))
-		return false;
 	if (mmap_read_lock_killable(mm))
-		return true;
+		return false;
 
 	vma_iter_init(&vmi, mm, from);
-	for_each_vma_range(vmi, vma, from + size)
-		serve |= userfaultfd_missing(vma) || userfaultfd_minor(vma);
+	for_each_vma_range(vmi, vma, to) {
+		if (vma->vm_start > mapped || userfaultfd_missing(vma) ||
+		    userfaultfd_minor(vma))
+			break;
+		mapped = vma->vm_end;
+	}
 	mmap_read_unlock(mm);
-	return serve;
+	return mapped >= to;
 }
 
 /*
@@ -84,7 +88,7 @@ static bool read_user(void *to, unsigned long from, unsigned int size)
 	pagefault_enable();
 
 	if (left && access_ok(user, size) && !faulthandler_disabled() &&
-	    user_fault_allowed() && !user_has_to_serve(from, size))
+	    user_fault_allowed() && user_may_be_brought(from, size))
 		left = copy_from_user(to, user, size);
 	return !left;
 }

@@ -8,7 +8,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -360,44 +362,227 @@ static unsigned long some_address(unsigned long start)
 }
 
 /*
- * Thousands of generated ones. Frames point upwards by a little for the most part,
- * so that walks have a length; the rest is as bad as it can be.
+ * Frames point upwards by a little for the most part, so that walks have a length; the
+ * rest is as bad as it can be. Returns the pages that are made holes.
  */
+static unsigned long generate(unsigned long *mem)
+{
+	unsigned long start = (unsigned long)mem, page = rnd() % PAGES, i;
+
+	mprotect(mem, PAGES * PAGE, PROT_READ | PROT_WRITE);
+	for (i = 0; i < PAGES * PAGE / 8; i++) {
+		unsigned long here = start + i * 8;
+
+		if (rnd() % 64 == 0)
+			mem[i] = some_address(start);
+		else if (rnd() % 32 == 0)
+			mem[i] = here + 8;	/* half a record */
+		else if (i % 2)
+			mem[i] = 0x400000 + rnd() % 0x100000;
+		else
+			mem[i] = here + 16 * (1 + rnd() % 16);
+	}
+	if (rnd() % 2)
+		return 0;
+	mprotect((char *)mem + page * PAGE, PAGE, PROT_NONE);
+	return 1UL << page;
+}
+
+/* Where a walk of that is to start. */
+static void some_start(unsigned long start, unsigned long *sp, unsigned long *fp)
+{
+	*fp = rnd() % 4 ? start + (rnd() % (PAGES * PAGE) & ~15UL) : some_address(start);
+	*sp = rnd() % 4 ? *fp - (rnd() % 256 & ~7UL) : some_address(start);
+}
+
+/* Thousands of generated ones. */
 TEST_F_TIMEOUT(bad_stacks, generated, 280)
 {
-	unsigned long i, holes = 0, sp, fp, n, deep = 0;
+	unsigned long holes = 0, sp, fp, n, deep = 0;
 	struct ut_stack want;
 
 	seed = 0x9e3779b97f4a7c15ULL;
 	for (n = 0; n < 4000; n++) {
-		if (n % 16 == 0) {
-			unsigned long page = rnd() % PAGES;
-
-			mprotect(self->mem, PAGES * PAGE, PROT_READ | PROT_WRITE);
-			for (i = 0; i < PAGES * PAGE / 8; i++) {
-				unsigned long here = self->start + i * 8;
-
-				if (rnd() % 64 == 0)
-					self->mem[i] = some_address(self->start);
-				else if (rnd() % 32 == 0)
-					self->mem[i] = here + 8;	/* half a record */
-				else if (i % 2)
-					self->mem[i] = 0x400000 + rnd() % 0x100000;
-				else
-					self->mem[i] = here + 16 * (1 + rnd() % 16);
-			}
-			holes = rnd() % 2 ? 1UL << page : 0;
-			if (holes)
-				mprotect((char *)self->mem + page * PAGE, PAGE, PROT_NONE);
-		}
-		fp = rnd() % 4 ? self->start + (rnd() % (PAGES * PAGE) & ~15UL) :
-				 some_address(self->start);
-		sp = rnd() % 4 ? fp - (rnd() % 256 & ~7UL) : some_address(self->start);
+		if (n % 16 == 0)
+			holes = generate(self->mem);
+		some_start(self->start, &sp, &fp);
 		model(&want, self->start, holes, sp, fp);
 		deep += want.nr > 10;
 		ASSERT_TRUE(one(&self->s, self->tp, &want, sp, fp)) TH_LOG("stack %lu", n);
 	}
 	EXPECT_LT(100, deep);
+}
+
+struct stack32 {
+	unsigned int	cs, ss;		/* selectors */
+	unsigned int	cs_base, ss_base;
+};
+
+/*
+ * A thread that sleeps on such a stack when the profile ends: the walk is another task's,
+ * by another way to its memory, and finds the same.
+ */
+struct sleeper {
+	struct ut_session	s;
+	int			tp;
+	pthread_t		id;
+	pid_t			tid;
+	sem_t			go, done;
+	int			pipe[2];
+	const struct stack32	*seg;	/* of 32 bits */
+	unsigned long		sp, fp;
+	char			c;
+};
+
+static void bad_syscall_32(const struct stack32 *s, __u32 sp, __u32 fp);
+
+/* Nothing but the call that it sleeps in is a read(). */
+static void *sleep_on(void *arg)
+{
+	struct sleeper *z = arg;
+
+	__atomic_store_n(&z->tid, gettid(), __ATOMIC_RELEASE);
+	for (;;) {
+		while (sem_wait(&z->go))
+			;
+		if (z->seg)
+			bad_syscall_32(z->seg, z->sp, z->fp);
+		else
+			ut_syscall_on(z->sp, z->fp, __NR_read, z->pipe[0], (long)&z->c, 1);
+		sem_post(&z->done);
+	}
+	return NULL;
+}
+
+static int sleeper_begin(struct sleeper *z)
+{
+	struct ut_opts opts = {};
+
+	memset(&z->s, 0, sizeof(z->s));
+	z->tid = 0;
+	if (sem_init(&z->go, 0, 0) || sem_init(&z->done, 0, 0) ||
+	    pthread_create(&z->id, NULL, sleep_on, z))
+		return -1;
+	while (!UT_READ(z->tid))
+		usleep(1000);
+	opts.pid = z->tid;
+	return ut_open(&z->s, &opts);
+}
+
+static bool one_asleep(struct sleeper *z, const struct ut_stack *want)
+{
+	bool ok = false;
+
+	ut_forget(&z->s);
+	if (ut_enable(&z->s))
+		return false;
+	sem_post(&z->go);
+	while (!ut_sample(&z->s, z->tp, z->tid, 0)) {
+		usleep(100);
+		if (ut_drain(&z->s))
+			return false;
+	}
+	if (ut_wait_state(z->tid, "S") && !ut_disable(&z->s) && !ut_drain(&z->s))
+		ok = ut_stack_is(&z->s, ut_sample(&z->s, z->tp, z->tid, 0), want) &&
+		     !ut_check(&z->s, 0);
+	if (!ok)
+		ut_diag("sp %lx fp %lx", z->sp, z->fp);
+	/* The thread has nothing to add when it goes on. */
+	if (write(z->pipe[1], "", 1) != 1 || sem_wait(&z->done))
+		return false;
+	return ok;
+}
+
+/* Where all takes longer there are fewer of them. */
+static unsigned long nr_asleep(void)
+{
+	return ut_kernel_checks_itself() ? 200 : 1000;
+}
+
+TEST_F_TIMEOUT(bad_stacks, generated_asleep, 280)
+{
+	unsigned long holes = 0, n, nr = nr_asleep(), deep = 0;
+	static struct sleeper z;
+	struct ut_stack want;
+
+	ASSERT_EQ(0, pipe(z.pipe));
+	ASSERT_EQ(0, sleeper_begin(&z));
+	z.tp = ut_add_tracepoint(&z.s, "syscalls", "sys_enter_read");
+	ASSERT_LE(0, z.tp);
+
+	seed = 0xd1342543de82ef95ULL;
+	for (n = 0; n < nr; n++) {
+		if (n % 16 == 0)
+			holes = generate(self->mem);
+		some_start(self->start, &z.sp, &z.fp);
+		model(&want, self->start, holes, z.sp, z.fp);
+		deep += want.nr > 10;
+		ASSERT_TRUE(one_asleep(&z, &want)) TH_LOG("stack %lu", n);
+	}
+	EXPECT_LT(nr / 40, deep);
+	ut_close(&z.s);
+}
+
+/* Where the stack of the main thread begins now, to grow from there. */
+static unsigned long stack_start(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	unsigned long start = 0;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (strstr(line, "[stack]"))
+			start = strtoul(line, NULL, 16);
+	}
+	if (f)
+		fclose(f);
+	return start;
+}
+
+/*
+ * Below a stack that grows, where a fault would have it do so: it has not been there, and
+ * nobody but the task itself makes it be. A walk from outside says nothing of it either.
+ */
+TEST_F(bad_stacks, below_the_stack)
+{
+	static const unsigned long below[] = { 8, 16, PAGE, 4 * PAGE, 1UL << 20 };
+	static struct sleeper z;
+	struct ut_stack want;
+	unsigned long start;
+	char said[4096];
+	unsigned int i;
+	ssize_t len;
+	int kmsg;
+
+	/* It is read once before, for what that takes. */
+	start = stack_start();
+	start = stack_start();
+	ASSERT_NE(0, start);
+	for (i = 0; i < ARRAY_SIZE(below); i++)
+		CHECK(0, start - below[i]);
+	EXPECT_EQ(start, stack_start());
+
+	kmsg = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
+	ASSERT_LE(0, kmsg);
+	ASSERT_LE(0, lseek(kmsg, 0, SEEK_END));
+	ASSERT_EQ(0, pipe(z.pipe));
+	ASSERT_EQ(0, sleeper_begin(&z));
+	z.tp = ut_add_tracepoint(&z.s, "syscalls", "sys_enter_read");
+	ASSERT_LE(0, z.tp);
+	for (i = 0; i < ARRAY_SIZE(below); i++) {
+		z.fp = start - below[i];
+		z.sp = z.fp - PAGE;
+		model(&want, self->start, 0, z.sp, z.fp);
+		ASSERT_EQ(1, want.nr);
+		EXPECT_TRUE(one_asleep(&z, &want));
+	}
+	EXPECT_EQ(start, stack_start());
+	ut_close(&z.s);
+	while ((len = read(kmsg, said, sizeof(said) - 1)) > 0) {
+		said[len] = 0;
+		EXPECT_EQ(NULL, strstr(said, "grows the stack")) TH_LOG("%s", said);
+	}
+	close(kmsg);
 }
 
 /* A frame that overlaps the last one, or lies within it. */
@@ -438,12 +623,8 @@ static const unsigned char code32[] = {
 	0x41, 0xff, 0xe4,		/* 25: jmp *%r12		64 bits again */
 };
 
-#define HERE32	11
-
-struct stack32 {
-	unsigned int	cs, ss;		/* selectors */
-	unsigned int	cs_base, ss_base;
-};
+/* Behind the system call. */
+static unsigned int here_32 = 11;
 
 static unsigned char *low_code;
 
@@ -489,7 +670,7 @@ static void model_32(struct ut_stack *st, const struct stack32 *s, unsigned long
 	unsigned long sp = (__u32)(esp + s->ss_base);
 
 	st->nr = 0;
-	st->ip[st->nr++] = (__u32)(unsigned long)(low_code + HERE32);
+	st->ip[st->nr++] = (__u32)(unsigned long)(low_code + here_32);
 	while (st->nr < 127) {
 		if (fp & 3 || fp < sp)
 			return;
@@ -585,39 +766,49 @@ FIXTURE_TEARDOWN(bad_stacks_32)
 	ut_close(&self->s);
 }
 
+static unsigned long generate_32(__u32 *mem, const struct stack32 *seg)
+{
+	unsigned long start = (unsigned long)mem, page = rnd() % PAGES, i;
+
+	mprotect(mem, PAGES * PAGE, PROT_READ | PROT_WRITE);
+	for (i = 0; i < PAGES * PAGE / 4; i++) {
+		__u32 here = start + i * 4;
+
+		if (rnd() % 64 == 0)
+			mem[i] = some_address_32(start) - seg->ss_base;
+		else if (rnd() % 32 == 0)
+			mem[i] = here + 4 - seg->ss_base;
+		else if (i % 2)
+			mem[i] = 0x400000 + rnd() % 0x100000;
+		else
+			mem[i] = here + 8 * (1 + rnd() % 16) - seg->ss_base;
+	}
+	if (rnd() % 2)
+		return 0;
+	mprotect((char *)mem + page * PAGE, PAGE, PROT_NONE);
+	return 1UL << page;
+}
+
+static void some_start_32(unsigned long start, const struct stack32 *seg, __u32 *sp, __u32 *fp)
+{
+	*fp = rnd() % 4 ? start + (rnd() % (PAGES * PAGE) & ~7UL) : some_address_32(start);
+	*sp = rnd() % 4 ? *fp - (rnd() % 256 & ~3UL) : some_address_32(start);
+	*sp -= seg->ss_base;
+	*fp -= seg->ss_base;
+}
+
 TEST_F_TIMEOUT(bad_stacks_32, generated, 280)
 {
-	unsigned long start = (unsigned long)self->mem, i, n, holes = 0, deep = 0;
+	unsigned long start = (unsigned long)self->mem, n, holes = 0, deep = 0;
 	const struct stack32 *seg = &self->seg;
 	struct ut_stack want;
 	__u32 sp, fp;
 
 	seed = 0x2545f4914f6cdd1dULL;
 	for (n = 0; n < 4000; n++) {
-		if (n % 16 == 0) {
-			unsigned long page = rnd() % PAGES;
-
-			mprotect(self->mem, PAGES * PAGE, PROT_READ | PROT_WRITE);
-			for (i = 0; i < PAGES * PAGE / 4; i++) {
-				__u32 here = start + i * 4;
-
-				if (rnd() % 64 == 0)
-					self->mem[i] = some_address_32(start) - seg->ss_base;
-				else if (rnd() % 32 == 0)
-					self->mem[i] = here + 4 - seg->ss_base;
-				else if (i % 2)
-					self->mem[i] = 0x400000 + rnd() % 0x100000;
-				else
-					self->mem[i] = here + 8 * (1 + rnd() % 16) - seg->ss_base;
-			}
-			holes = rnd() % 2 ? 1UL << page : 0;
-			if (holes)
-				mprotect((char *)self->mem + page * PAGE, PAGE, PROT_NONE);
-		}
-		fp = rnd() % 4 ? start + (rnd() % (PAGES * PAGE) & ~7UL) : some_address_32(start);
-		sp = rnd() % 4 ? fp - (rnd() % 256 & ~3UL) : some_address_32(start);
-		sp -= seg->ss_base;
-		fp -= seg->ss_base;
+		if (n % 16 == 0)
+			holes = generate_32(self->mem, seg);
+		some_start_32(start, seg, &sp, &fp);
 		model_32(&want, seg, start, holes, sp, fp);
 		deep += want.nr > 10;
 		ut_forget(&self->s);
@@ -628,6 +819,63 @@ TEST_F_TIMEOUT(bad_stacks_32, generated, 280)
 		ASSERT_EQ(0, ut_check(&self->s, 0));
 	}
 	EXPECT_LT(100, deep);
+}
+
+/*
+ * Asleep in a read(), walked from outside. What segments with a base are is in tables
+ * that only the task itself has: there is no stack of those.
+ */
+TEST_F_TIMEOUT(bad_stacks_32, generated_asleep, 280)
+{
+	static const unsigned char code_read[] = {
+		0x8e, 0xd1,			/*  0: mov %ecx, %ss */
+		0x89, 0xd4,			/*  2: mov %edx, %esp */
+		0xbb, 0, 0, 0, 0,		/*  4: mov $pipe, %ebx */
+		0xb9, 0, 0, 0, 0,		/*  9: mov $buffer, %ecx */
+		0xba, 1, 0, 0, 0,		/* 14: mov $1, %edx */
+		0xb8, 3, 0, 0, 0,		/* 19: mov $3, %eax		read() */
+		0xcd, 0x80,			/* 24: int $0x80 */
+		0xb9, SS32, 0, 0, 0,		/* 26: mov $SS32, %ecx */
+		0x8e, 0xd1,			/* 31: mov %ecx, %ss */
+		0xea, 0, 0, 0, 0, CS64, 0,	/* 33: ljmp $CS64, $40 */
+		0x41, 0xff, 0xe4,		/* 40: jmp *%r12 */
+	};
+	unsigned long start = (unsigned long)self->mem, n, nr = nr_asleep();
+	unsigned long holes = 0, deep = 0;
+	unsigned char *code = low_code + 128, *buffer = low_code + 256;
+	__u32 back = (unsigned long)code + 40, buf = (unsigned long)buffer, sp, fp;
+	static struct sleeper z;
+	struct ut_stack want;
+
+	ASSERT_EQ(0, pipe(z.pipe));
+	memcpy(code, code_read, sizeof(code_read));
+	memcpy(code + 5, &z.pipe[0], 4);
+	memcpy(code + 10, &buf, 4);
+	memcpy(code + 34, &back, 4);
+	low_code = code;
+	here_32 = 26;
+
+	z.seg = &self->seg;
+	ASSERT_EQ(0, sleeper_begin(&z));
+	z.tp = ut_add_tracepoint(&z.s, "raw_syscalls", "sys_enter");
+	ASSERT_LE(0, z.tp);
+	ASSERT_EQ(0, ioctl(z.s.event[z.tp].fd[0], PERF_EVENT_IOC_SET_FILTER, "id == 3"));
+
+	seed = 0x9fb21c651e98df25ULL;
+	for (n = 0; n < nr; n++) {
+		if (n % 16 == 0)
+			holes = generate_32(self->mem, z.seg);
+		some_start_32(start, z.seg, &sp, &fp);
+		z.sp = sp;
+		z.fp = fp;
+		model_32(&want, z.seg, start, holes, sp, fp);
+		deep += want.nr > 10;
+		if (variant->ldt)
+			want.nr = 0;
+		ASSERT_TRUE(one_asleep(&z, &want)) TH_LOG("stack %lu", n);
+	}
+	EXPECT_LT(nr / 40, deep);
+	ut_close(&z.s);
 }
 
 /* Code of 16 bits: the size of its stack words is not known, so there is no stack. */

@@ -251,7 +251,8 @@ TEST_F(stops, tracer_writes_registers)
  * It moves the frame pointer between two samples of one system call: each has the
  * stack of its own registers.
  */
-TEST_F(stops, tracer_between_two_samples)
+static void between_two_samples(struct __test_metadata *_metadata, struct ut_session *s,
+				struct ut_child *c, struct shared *sh, bool nmi)
 {
 	int stop, enter, status, before = 0;
 	struct ut_rec *r, *behind;
@@ -260,15 +261,16 @@ TEST_F(stops, tracer_between_two_samples)
 	struct ut_stack got;
 	unsigned int i;
 
-	ASSERT_EQ(0, seize(&self->s, &self->c, self->sh));
-	stop = ut_add_tracepoint(&self->s, "sched", "sched_switch");
-	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getuid");
+	ASSERT_EQ(0, seize(s, c, sh));
+	stop = nmi ? ut_add_function(s, "do_notify_parent_cldstop") :
+		     ut_add_tracepoint(s, "sched", "sched_switch");
+	enter = ut_add_tracepoint(s, "syscalls", "sys_enter_getuid");
 	ASSERT_LE(0, stop);
 	ASSERT_LE(0, enter);
-	ASSERT_EQ(0, start(&self->s, &self->c));
-	while (!WIFEXITED(status = next_call(self->c.pid))) {
+	ASSERT_EQ(0, start(s, c));
+	while (!WIFEXITED(status = next_call(c->pid))) {
 		ASSERT_TRUE(WIFSTOPPED(status));
-		ASSERT_EQ(0, ptrace(PTRACE_GETREGS, self->c.pid, 0, &regs));
+		ASSERT_EQ(0, ptrace(PTRACE_GETREGS, c->pid, 0, &regs));
 		if (regs.orig_rax != __NR_getuid)
 			continue;
 		/* No frame any more on the way in, and as it was on the way out. */
@@ -278,24 +280,90 @@ TEST_F(stops, tracer_between_two_samples)
 		} else {
 			regs.rbp = rbp;
 		}
-		ASSERT_EQ(0, ptrace(PTRACE_SETREGS, self->c.pid, 0, &regs));
+		ASSERT_EQ(0, ptrace(PTRACE_SETREGS, c->pid, 0, &regs));
 	}
 	EXPECT_EQ(0, WEXITSTATUS(status));
+	c->pid = 0;
+	ut_disable(s);
+	ASSERT_EQ(0, ut_drain(s));
+	behind = ut_sample(s, enter, 0, 0);
+	ASSERT_NE(NULL, behind);
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(s, behind, &got));
+	EXPECT_EQ(1, got.nr);
+	EXPECT_EQ(sh->st2.ip[0], got.ip[0]);
+	/* When it stopped it had all of its frames. */
+	for (i = 0; (r = ut_sample(s, stop, 0, i)); i++)
+		before += r->time < behind->time &&
+			  ut_user_stack(s, r, &got) == UT_DEFERRED &&
+			  got.nr == sh->st2.nr &&
+			  !memcmp(got.ip, sh->st2.ip, got.nr * sizeof(*got.ip));
+	EXPECT_LE(1, before);
+	EXPECT_EQ(0, ut_check(s, 0));
+}
+
+TEST_F(stops, tracer_between_two_samples)
+{
+	between_two_samples(_metadata, &self->s, &self->c, self->sh, false);
+}
+
+/* The first one is an NMI's, behind the last look for work before the stop. */
+TEST_F(stops, tracer_behind_an_nmi)
+{
+	between_two_samples(_metadata, &self->s, &self->c, self->sh, true);
+}
+
+/* Likewise at the stop of a signal, which the tracer takes away. */
+static void kills_itself(void *arg)
+{
+	struct shared *sh = arg;
+
+	ut_syscall2(&sh->st, __NR_kill, getpid(), SIGUSR1);
+}
+
+static void ladder_kills_itself(void *arg)
+{
+	ut_ladder(5, kills_itself, arg);
+}
+
+TEST_F(stops, tracer_behind_an_nmi_of_a_signal)
+{
+	struct user_regs_struct regs;
+	unsigned int i, whole = 0;
+	struct ut_stack got;
+	struct ut_rec *r;
+	int stop, status;
+	unsigned long rbp;
+
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_kills_itself, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, self->c.pid, 0, PTRACE_O_TRACESYSGOOD));
+	stop = ut_add_function(&self->s, "do_notify_parent_cldstop");
+	ASSERT_LE(0, stop);
+	ASSERT_EQ(0, start(&self->s, &self->c));
+	do {
+		status = resume(self->c.pid, PTRACE_CONT);
+		ASSERT_TRUE(WIFSTOPPED(status));
+	} while (WSTOPSIG(status) != SIGUSR1);
+	ASSERT_EQ(0, ptrace(PTRACE_GETREGS, self->c.pid, 0, &regs));
+	rbp = regs.rbp;
+	regs.rbp = 0;
+	ASSERT_EQ(0, ptrace(PTRACE_SETREGS, self->c.pid, 0, &regs));
+	/* It would not survive: give it back before it runs. */
+	status = resume(self->c.pid, PTRACE_SINGLESTEP);
+	ASSERT_TRUE(WIFSTOPPED(status));
+	ASSERT_EQ(0, ptrace(PTRACE_GETREGS, self->c.pid, 0, &regs));
+	regs.rbp = rbp;
+	ASSERT_EQ(0, ptrace(PTRACE_SETREGS, self->c.pid, 0, &regs));
+	status = resume(self->c.pid, PTRACE_CONT);
+	ASSERT_TRUE(WIFEXITED(status));
 	self->c.pid = 0;
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
-	behind = ut_sample(&self->s, enter, 0, 0);
-	ASSERT_NE(NULL, behind);
-	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, behind, &got));
-	EXPECT_EQ(1, got.nr);
-	EXPECT_EQ(self->sh->st2.ip[0], got.ip[0]);
-	/* When it stopped it had all of its frames. */
 	for (i = 0; (r = ut_sample(&self->s, stop, 0, i)); i++)
-		before += r->time < behind->time &&
-			  ut_user_stack(&self->s, r, &got) == UT_DEFERRED &&
-			  got.nr == self->sh->st2.nr &&
-			  !memcmp(got.ip, self->sh->st2.ip, got.nr * sizeof(*got.ip));
-	EXPECT_LE(1, before);
+		whole += ut_user_stack(&self->s, r, &got) == UT_DEFERRED &&
+			 got.nr == self->sh->st.nr &&
+			 !memcmp(got.ip, self->sh->st.ip, got.nr * sizeof(*got.ip));
+	EXPECT_LE(1, whole);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
