@@ -130,10 +130,12 @@ struct perf_defer_drained {
  * @settled:	how many had asked, or asked again, when last all who waited had been
  *		looked at, and what could be had of them had been written
  * @tried:	the same, when the time was over for those of whom nothing could be had
+ * @given_up:	the same, when it was the last one for which it was over; until there is
+ *		another @deadline, which sets it to 0
  * @drained:	the stacks that were walked from outside, by their cookies
  * @free_work:	frees it where sleeping is all right
  * @drain:	held by who writes stacks at the end of a profile; outside of
- *		cpu_hotplug_lock, of ctx->mutex and of @lock
+ *		cpu_hotplug_lock, of ctx->mutex, of child_mutex and of @lock
  * @rcu:	frees it behind those that still iterate over its events
  */
 struct perf_defer_session {
@@ -161,6 +163,7 @@ struct perf_defer_session {
 	struct list_head		targets;
 	unsigned long			settled;
 	unsigned long			tried;
+	unsigned long			given_up;
 	struct xarray			drained;
 	struct work_struct		free_work;
 	/* one end of a profile at a time */
@@ -625,7 +628,8 @@ static void perf_defer_write_cpu(void *data)
 
 /*
  * Whoever may open an event of their own task for any CPU may not have one interrupted
- * that the task is kept from. One that is offline is not.
+ * that the task is kept from, as often as it enters the kernel. One that is offline is
+ * not, and who ends a profile may.
  */
 static bool perf_defer_may_call(int cpu)
 {
@@ -779,6 +783,14 @@ static bool perf_defer_share(struct perf_defer_session *session)
 
 	return !test_bit(session->sharer, sharers) &&
 	       !test_and_set_bit(session->sharer, sharers);
+}
+
+/* It does not wait after all, unless an interrupt in between has asked for it. */
+static void perf_defer_unshare(struct perf_defer_session *session)
+{
+	clear_bit(session->sharer, &current->perf_defer_sharers);
+	if (unwind_deferred_waits(&shared_client.work, current))
+		set_bit(session->sharer, &current->perf_defer_sharers);
 }
 
 /* For whom is the stack of the current task that has been taken? */
@@ -936,6 +948,8 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	if (ret) {
 		if (ret > 0)
 			ret = perf_defer_join(event, cookie, joins);
+		if (unlikely(joins) && ret <= 0)
+			perf_defer_unshare(event->defer);
 		/* Behind that, for the same reason. No callback is run for it. */
 		this_cpu_inc(client->count->done);
 		if (ret < 0)
@@ -1258,30 +1272,36 @@ static bool perf_defer_last_takes(struct perf_event *event)
 }
 
 /*
- * Has @task an event of the session to give a record to when it comes out? Events that
- * it has inherited are in no list, and do not count.
+ * Has @task an event of the session to give a record to when it comes out? Those of
+ * whole CPUs take it, or those of its own context, however many there are of others. Not
+ * one that came there with a context that was swapped: that is another task's.
  */
 static bool perf_defer_has_taker(struct perf_defer_session *session,
 				 struct task_struct *task)
 {
+	struct perf_event_context *ctx;
 	struct perf_event *event;
-	bool found = false;
 
-	raw_spin_lock_irq(&session->lock);
-	list_for_each_entry(event, &session->outputs, defer_entry) {
-		found = perf_defer_takes(event) && perf_defer_has_buffer(event);
-		if (found)
-			goto out;
+	scoped_guard(raw_spinlock_irq, &session->lock) {
+		list_for_each_entry(event, &session->outputs, defer_entry) {
+			if (perf_defer_takes(event) && perf_defer_has_buffer(event))
+				return true;
+		}
 	}
-	list_for_each_entry(event, &session->targets, defer_entry) {
-		found = event->hw.target == task && perf_defer_takes(event) &&
-			perf_defer_has_buffer(event);
-		if (found)
-			goto out;
+
+	guard(rcu)();
+	/* As rcu_dereference(), for a pointer that is not declared as __rcu. */
+	ctx = READ_ONCE(task->perf_event_ctxp);
+	if (!ctx)
+		return false;
+
+	list_for_each_entry_rcu(event, &ctx->event_list, event_entry) {
+		if (event->attr.defer_output && event->defer == session &&
+		    event->hw.target == task && perf_defer_counts(event) &&
+		    perf_defer_has_buffer_rcu(event))
+			return true;
 	}
-out:
-	raw_spin_unlock_irq(&session->lock);
-	return found;
+	return false;
 }
 
 /* And has no other one that is being disabled its turn yet? */
@@ -1327,9 +1347,9 @@ static bool perf_defer_waits_for(struct perf_defer_session *session,
  * Returns 0; -EAGAIN for a task that is running, -EBUSY for one whose memory map
  * is locked, to be looked at once more if there is time; -ENOSPC when the buffer
  * is full, and another event has its turn yet; -EACCES and -ENOMEM. One that is
- * running when it is @late is interrupted, unless an event is left that takes what
- * it writes by itself. The @last time a locked one's stack is given up: it is an
- * empty one.
+ * running when it is @late is interrupted; or, -EALREADY, an event is left that takes
+ * what it writes by itself, and has to be disabled, too. The @last time a locked one's
+ * stack is given up: it is an empty one.
  */
 static int perf_defer_drain_task(struct perf_defer_drain *drain,
 				 struct task_struct *task,
@@ -1362,9 +1382,14 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 
 	ret = unwind_deferred_remote(&session->client->work, task, trace, max, false,
 				     &output.record.cookie);
-	if (ret == -EAGAIN && late && !perf_defer_has_taker(session, task))
+	if (ret == -EAGAIN && late) {
+		if (!drain->last && perf_defer_has_taker(session, task)) {
+			err = -EALREADY;
+			goto out;
+		}
 		ret = unwind_deferred_remote(&session->client->work, task, trace, max,
 					     true, &output.record.cookie);
+	}
 	if (ret && !(ret == -EBUSY && last)) {
 		/* One that does not wait any more is on its way out, and is counted. */
 		err = ret == -ESRCH ? -EAGAIN : ret;
@@ -1419,6 +1444,17 @@ out:
 	return err;
 }
 
+/* Behind the @nr in @tasks, which has room for @max, if the client waits for @task. */
+static unsigned int perf_defer_add(struct perf_defer_client *client,
+				   struct task_struct *task,
+				   struct task_struct **tasks, unsigned int nr,
+				   unsigned int max)
+{
+	if (nr < max && task != current && unwind_deferred_waits(&client->work, task))
+		tasks[nr++] = get_task_struct(task);
+	return nr;
+}
+
 /* Fill @tasks with those that the client waits for. */
 static unsigned int perf_defer_collect(struct perf_defer_client *client,
 				       struct task_struct **tasks,
@@ -1429,11 +1465,32 @@ static unsigned int perf_defer_collect(struct perf_defer_client *client,
 
 	guard(rcu)();
 	for_each_process_thread(process, task) {
+		nr = perf_defer_add(client, task, tasks, nr, max);
 		if (nr == max)
 			return nr;
-		if (task != current && unwind_deferred_waits(&client->work, task))
-			tasks[nr++] = get_task_struct(task);
 	}
+	return nr;
+}
+
+/*
+ * With those of them alone that are the event's own: its task, and the tasks that have
+ * inherited it. They may have no other event to take their record.
+ */
+static unsigned int perf_defer_collect_own(struct perf_event *event,
+					   struct task_struct **tasks,
+					   unsigned int max)
+{
+	struct perf_defer_client *client = event->defer->client;
+	struct perf_event *child;
+	unsigned int nr;
+
+	if (!event->hw.target)
+		return 0;
+
+	guard(mutex)(&event->child_mutex);
+	nr = perf_defer_add(client, event->hw.target, tasks, 0, max);
+	list_for_each_entry(child, &event->child_list, child_list)
+		nr = perf_defer_add(client, child->hw.target, tasks, nr, max);
 	return nr;
 }
 
@@ -1452,28 +1509,11 @@ static int perf_defer_no_room(struct perf_defer_drain *drain)
 }
 
 /*
- * A look at the task of an event, which may have no other to take its record. If it is
- * on its way out the next event that is disabled gets that.
- */
-static int perf_defer_drain_own(struct perf_defer_drain *drain,
-				struct unwind_stacktrace *trace, bool last)
-{
-	struct task_struct *task = drain->event->hw.target;
-	int err = 0;
-
-	if (task && task != current &&
-	    unwind_deferred_waits(&drain->event->defer->client->work, task))
-		err = perf_defer_drain_task(drain, task, trace, true, last);
-	if (err == -ENOSPC)
-		return perf_defer_no_room(drain);
-	return err == -EBUSY ? err : 0;
-}
-
-/*
  * One look at all tasks, unless nobody has asked since all were settled: the events
  * of a session are disabled one after the other, and the first one has it all. When
- * it is @late for those who are running, one event and the last one look once more, no
- * other: there may be an event a thread and CPU, and those that are left sample on.
+ * it is @late for those who are running, one event and the last one look once more, and
+ * the others at their own tasks: there may be an event a thread and CPU, and those that
+ * are left sample on.
  * Returns 0; -EBUSY or -EAGAIN if some of them are worth another, see above; -ENOSPC
  * when the next event has to look.
  */
@@ -1484,22 +1524,25 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 	struct perf_defer_session *session = drain->event->defer;
 	struct perf_defer_client *client = session->client;
 	struct task_struct **tasks __free(kvfree) = NULL;
+	bool full = false, all = true, left = false, own = false;
 	unsigned long waiting, asked;
-	bool full = false, all = true;
 	unsigned int nr, max, i;
 	int err = 0;
 
 	waiting = perf_defer_waiting(client, &asked);
 	if (!waiting || asked == READ_ONCE(session->settled))
 		return 0;
-	if (!perf_defer_is_last(drain)) {
+	drain->last = perf_defer_is_last(drain);
+	if (!drain->last) {
 		/* Many share one; what there may be room for now is the last one's. */
 		if (READ_ONCE(drain->event->rb) == session->full)
 			return -ENOSPC;
 		if (asked == READ_ONCE(session->tried))
 			return 0;
-		if (late && session->looked == session->deadline)
-			return perf_defer_drain_own(drain, trace, last);
+		own = late && session->looked == session->deadline;
+	} else if (asked == session->given_up) {
+		/* Each of many whose tasks are dead is the last one. */
+		return 0;
 	}
 
 	/* A few more may have joined; if there are many, they are next. */
@@ -1508,13 +1551,17 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 	if (!tasks)
 		return 0;
 
-	nr = perf_defer_collect(client, tasks, max);
+	nr = own ? perf_defer_collect_own(drain->event, tasks, max) :
+		   perf_defer_collect(client, tasks, max);
 	for (i = 0; i < nr; i++) {
 		switch (full ? 0 : perf_defer_drain_task(drain, tasks[i], trace,
 							 late, last)) {
 		case -EBUSY:
 			err = -EBUSY;
 			break;
+		case -EALREADY:
+			left = true;
+			fallthrough;
 		case -EAGAIN:
 			err = err ?: -EAGAIN;
 			break;
@@ -1531,6 +1578,9 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 	}
 	if (full)
 		return perf_defer_no_room(drain);
+	/* Who is on its way out leaves that to the next event that is disabled. */
+	if (own)
+		return err == -EBUSY ? err : 0;
 	/*
 	 * Who is counted and does not wait any more is being walked right now. In both
 	 * counts: who has been walked from outside may have come out since.
@@ -1539,7 +1589,7 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 		err = -EAGAIN;
 	if (!err && all)
 		WRITE_ONCE(session->settled, asked);
-	else if (late && err != -EBUSY)
+	else if (late && err != -EBUSY && !left)
 		WRITE_ONCE(session->tried, asked);
 	return err;
 }
@@ -1698,6 +1748,7 @@ static unsigned long perf_defer_deadline(struct perf_defer_drain *drain)
 		WRITE_ONCE(session->deadline,
 			   jiffies + msecs_to_jiffies(PERF_DEFER_DRAIN_MS));
 		session->full = NULL;
+		session->given_up = 0;
 	}
 	if (last)
 		WRITE_ONCE(session->fresh, false);
@@ -1728,9 +1779,14 @@ static void perf_defer_drain_all(struct perf_defer_drain *drain)
 		late = time_after(jiffies, deadline);
 		err = perf_defer_drain_tasks(drain, &trace, late,
 					     time_after(jiffies, patience));
-		/* Who has just come out is about to leave a stack. */
-		if (!err || err == -ENOSPC || (err == -EAGAIN && late && !more--))
+		if (!err || err == -ENOSPC)
 			break;
+		/* Who has just come out is about to leave a stack. */
+		if (err == -EAGAIN && late && !more--) {
+			if (drain->last)
+				event->defer->given_up = event->defer->tried;
+			break;
+		}
 
 		perf_defer_drain_left(drain, true, false);
 		schedule_timeout_killable(err == -EAGAIN && late ? 1 : delay);

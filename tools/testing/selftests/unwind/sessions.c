@@ -16,6 +16,7 @@
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -533,6 +534,108 @@ TEST_F_TIMEOUT(sessions, shares_later, 120)
 	ut_wait(&c);
 	ASSERT_EQ(0, ut_write_all(w->go[1], "g", 1));
 	ASSERT_EQ(0, ut_wait(&watcher));
+	ut_close(&s);
+	for (i = 0; i < CROWD; i++)
+		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
+}
+
+/*
+ * One asks for a stack that has been handed out, to another one with which it shares a
+ * slot: in the failing execve() of a file that is no program. What that one asks for next
+ * is not for it.
+ */
+struct asks_late {
+	pid_t		pid;
+	struct ut_stack	exec, ppid;
+	char		path[32], *argv[2];
+	int		go[2];
+	int		ready, samples, records;
+	enum ut_kind	kind;
+};
+
+static void exec_and_ask(void *arg)
+{
+	struct asks_late *a = arg;
+
+	ut_syscall3(&a->exec, __NR_execve, a->path, a->argv, environ);
+	ut_syscall0(&a->ppid, __NR_getppid);
+}
+
+static void ladder_exec_and_ask(void *arg)
+{
+	ut_ladder(5, exec_and_ask, arg);
+}
+
+static void watch_failed_exec(void *arg)
+{
+	struct asks_late *a = arg;
+	struct ut_opts opts = { .pid = a->pid };
+	struct ut_session s;
+	struct ut_stack got;
+	char byte;
+
+	if (ut_open(&s, &opts) || ut_add_tracepoint(&s, "syscalls", "sys_exit_execve") < 0 ||
+	    ut_enable(&s)) {
+		a->ready = -1;
+		return;
+	}
+	a->ready = 1;
+	if (ut_read_all(a->go[0], &byte, 1) || ut_drain(&s))
+		return;
+	a->samples = ut_count_samples(&s, 0, a->pid);
+	a->records = ut_count(&s, UT_RECORD_CALLCHAIN_DEFERRED, a->pid);
+	if (a->samples)
+		a->kind = ut_user_stack(&s, ut_sample(&s, 0, a->pid, 0), &got);
+}
+
+TEST_F_TIMEOUT(sessions, shares_no_more, 120)
+{
+	struct asks_late *a = ut_shared(sizeof(*a));
+	struct ut_child c, watcher;
+	struct ut_opts opts = {};
+	int i, fd, exec, ppid;
+	struct ut_session s;
+
+	ASSERT_NE(NULL, a);
+	ASSERT_EQ(0, pipe(a->go));
+	snprintf(a->path, sizeof(a->path), "/tmp/unwind_no_program.XXXXXX");
+	a->argv[0] = a->path;
+	fd = mkstemp(a->path);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(5, write(fd, "text\n", 5));
+	ASSERT_EQ(0, fchmod(fd, 0755));
+	close(fd);
+	for (i = 0; i < CROWD; i++) {
+		self->p[i] = (struct profiler){ .t = self->t, .crowd = true,
+						.tp = "sys_enter_getuid" };
+		ASSERT_EQ(0, start(&self->p[i], &self->pc[i])) TH_LOG("profiler %d", i);
+	}
+	ASSERT_EQ(0, ut_fork(&c, ladder_exec_and_ask, a));
+	a->pid = c.pid;
+	opts.pid = c.pid;
+	ASSERT_EQ(0, ut_open(&s, &opts));
+	exec = ut_add_tracepoint(&s, "syscalls", "sys_enter_execve");
+	ppid = ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, exec);
+	ASSERT_LE(0, ppid);
+	ASSERT_EQ(0, ut_enable(&s));
+	ASSERT_EQ(0, ut_fork(&watcher, watch_failed_exec, a));
+	ASSERT_EQ(0, ut_go(&watcher));
+	while (!UT_READ(a->ready))
+		usleep(1000);
+	ASSERT_EQ(1, a->ready);
+
+	ASSERT_EQ(0, ut_go(&c));
+	ASSERT_EQ(0, ut_wait(&c));
+	ASSERT_EQ(0, ut_write_all(a->go[1], "g", 1));
+	ASSERT_EQ(0, ut_wait(&watcher));
+	ASSERT_EQ(0, ut_drain(&s));
+	EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, exec, c.pid, 0), &a->exec));
+	EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, ppid, c.pid, 0), &a->ppid));
+	EXPECT_EQ(1, a->samples);
+	EXPECT_EQ(UT_IMMEDIATE, a->kind);
+	EXPECT_EQ(0, a->records);
+	unlink(a->path);
 	ut_close(&s);
 	for (i = 0; i < CROWD; i++)
 		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));

@@ -1295,6 +1295,217 @@ TEST_F_TIMEOUT(at_the_end, many_events_beside_busy_tasks, 120)
 	ut_close(&asleep);
 }
 
+#define DEAD_EVENTS	200
+
+/* Its frame is in a page that is never served. */
+static void stuck_in_the_walk(void *page)
+{
+	ut_syscall_on((unsigned long)page, (unsigned long)page, __NR_getppid, 0, 0, 0);
+	for (;;)
+		pause();
+}
+
+static void dies(void *arg)
+{
+}
+
+/*
+ * Where the tasks of all events have died, each that is disabled is the last one. Who
+ * cannot be had of those that wait is not waited for, and looked for, by every one.
+ */
+TEST_F_TIMEOUT(at_the_end, many_events_of_the_dead, 120)
+{
+	struct ut_opts opts = { .per_cpu = true };
+	struct rusage before, after;
+	struct ut_fuse fuse = {};
+	int i, fd[DEAD_EVENTS];
+	struct ut_child dead;
+
+	ASSERT_EQ(0, ut_fuse_page(&fuse));
+	ASSERT_EQ(0, ut_fork(&self->c, stuck_in_the_walk, fuse.page));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_fork(&dead, dies, NULL));
+	for (i = 0; i < DEAD_EVENTS; i++) {
+		struct ut_ring *ring = &self->s.ring[i % self->s.nr_rings];
+
+		fd[i] = open_output(dead.pid, ring->cpu);
+		ASSERT_LE(0, fd[i]);
+		ASSERT_EQ(0, ioctl(fd[i], PERF_EVENT_IOC_SET_OUTPUT, ring->fd));
+	}
+	ASSERT_EQ(0, ut_go(&dead));
+	ASSERT_EQ(0, ut_wait(&dead));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "D"));
+	ASSERT_EQ(0, ut_disable(&self->s));
+
+	ASSERT_EQ(0, getrusage(RUSAGE_THREAD, &before));
+	for (i = 0; i < DEAD_EVENTS; i++)
+		ASSERT_EQ(0, ioctl(fd[i], PERF_EVENT_IOC_DISABLE, 0));
+	ASSERT_EQ(0, getrusage(RUSAGE_THREAD, &after));
+	TH_LOG("waited %ld times", after.ru_nvcsw - before.ru_nvcsw);
+	EXPECT_GT(DEAD_EVENTS / 2, after.ru_nvcsw - before.ru_nvcsw);
+
+	for (i = 0; i < DEAD_EVENTS; i++)
+		close(fd[i]);
+	kill(self->c.pid, SIGKILL);
+	ut_fuse_end(&fuse);
+}
+
+/*
+ * An event of another task stays enabled while those of one are disabled, a CPU after the
+ * other. As long as one of these is left it may take what a long call writes by itself;
+ * the last of them has it.
+ */
+static void run_on_elsewhere(void *arg)
+{
+	struct shared *sh = arg;
+
+	if (move_to(sh->cpus[1]))
+		_exit(1);
+	ladder_run_on(sh);
+}
+
+static void fork_one_that_runs_on(void *arg)
+{
+	struct shared *sh = arg;
+	pid_t pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		run_on_elsewhere(sh);
+	}
+	sh->tid = pid;
+	for (;;)
+		pause();
+}
+
+/* Some event that stays as it is. */
+static int stays(struct ut_session *s, struct ut_child *idle)
+{
+	struct ut_opts opts = {};
+
+	memset(s, 0, sizeof(*s));
+	if (ut_fork(idle, dies, NULL))
+		return -1;
+	opts.pid = idle->pid;
+	return ut_open(s, &opts) || ut_enable(s) ? -1 : 0;
+}
+
+static void stays_no_more(struct ut_session *s, struct ut_child *idle)
+{
+	kill(idle->pid, SIGKILL);
+	ut_wait(idle);
+	ut_close(s);
+}
+
+static void disable_a_part(struct __test_metadata *_metadata, struct ut_session *s,
+			   struct ut_child *c, struct shared *sh, bool inherit)
+{
+	struct ut_opts opts = { .per_cpu = true, .inherit = inherit };
+	int cpus[UT_MAX_CPUS];
+	struct ut_session other;
+	struct ut_child idle;
+	pid_t tid;
+
+	if (ut_online_cpus(cpus, UT_MAX_CPUS) < 2)
+		SKIP(return, "needs two CPUs");
+	/* The long call has one for itself. */
+	sh->cpus[1] = cpus[1];
+	ASSERT_EQ(0, move_to(cpus[0]));
+	ASSERT_EQ(0, ut_fork(c, inherit ? fork_one_that_runs_on : run_on_elsewhere, sh));
+	opts.pid = c->pid;
+	ASSERT_EQ(0, ut_open(s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(s, "syscalls", "sys_enter_readv"));
+	ASSERT_EQ(0, stays(&other, &idle));
+	ASSERT_EQ(0, ut_enable(s));
+	ASSERT_EQ(0, ut_go(c));
+	wait_called(sh);
+	usleep(50000);
+	tid = inherit ? UT_READ(sh->tid) : c->pid;
+	ASSERT_LT(0, tid);
+	ASSERT_EQ(0, ut_disable(s));
+	ASSERT_EQ(0, ut_drain(s));
+	EXPECT_TRUE(ut_stack_is(s, ut_sample(s, 0, tid, 0), &sh->st));
+	EXPECT_EQ(0, ut_check(s, 0));
+	kill(tid, SIGKILL);
+	stays_no_more(&other, &idle);
+}
+
+TEST_F(at_the_end, part_of_the_session)
+{
+	disable_a_part(_metadata, &self->s, &self->c, self->sh, false);
+}
+
+TEST_F(at_the_end, part_of_the_session_inherited)
+{
+	disable_a_part(_metadata, &self->s, &self->c, self->sh, true);
+}
+
+/*
+ * Behind the time that one event has waited for a long call: who has inherited another
+ * one, and fell asleep just now, is not left out.
+ */
+static void fork_one_asleep(void *arg)
+{
+	struct shared *sh = arg;
+	pid_t pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		sh->how = PAUSE;
+		ladder_asleep(sh);
+	}
+	sh->tid = pid;
+	for (;;)
+		usleep(1000000);
+}
+
+TEST_F(at_the_end, inherited_behind_another)
+{
+	struct ut_opts opts = { .per_cpu = true, .inherit = true };
+	struct shared *busy = ut_shared(sizeof(*busy));
+	struct ut_session other, calls;
+	struct ut_child idle, runs;
+	int cpus[UT_MAX_CPUS];
+	pid_t tid;
+
+	ASSERT_NE(NULL, busy);
+	if (ut_online_cpus(cpus, UT_MAX_CPUS) < 2)
+		SKIP(return, "needs two CPUs");
+	busy->cpus[1] = cpus[1];
+	ASSERT_EQ(0, move_to(cpus[0]));
+	ASSERT_EQ(0, stays(&other, &idle));
+	ASSERT_EQ(0, ut_fork(&self->c, fork_one_asleep, self->sh));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_fork(&runs, run_on_elsewhere, busy));
+	memset(&calls, 0, sizeof(calls));
+	ASSERT_EQ(0, watch(&calls, runs.pid, "sys_enter_readv"));
+	ASSERT_EQ(0, ut_go(&runs));
+	wait_called(busy);
+	usleep(50000);
+	ASSERT_EQ(0, ut_disable(&calls));
+
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	while (!(tid = UT_READ(self->sh->tid)))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(tid, "S"));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, tid, 0), &self->sh->st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+	kill(runs.pid, SIGKILL);
+	ut_wait(&runs);
+	ut_close(&calls);
+	stays_no_more(&other, &idle);
+}
+
 #define IDLE_EVENTS	5000
 
 /* What the fastest of some turns of a hundred calls takes, of this thread's own time. */
