@@ -222,14 +222,38 @@ static bool evsel__is_on_all_cpus(const struct evsel *evsel)
 	return ret;
 }
 
+/* What the events that defer have, and the one that gets their callchains has to have */
+struct defer_needs {
+	bool		inherit;
+	bool		forward;	/* a buffer that is not overwritten */
+	unsigned int	max_stack;
+};
+
+/* Of a callchain, if nothing else is said, or of a record, where it is cut as well */
+static unsigned int evsel__max_stack(const struct evsel *evsel)
+{
+	return evsel->core.attr.sample_max_stack ?: (unsigned int)sysctl__max_stack();
+}
+
+static void defer_needs__add(struct defer_needs *needs, const struct evsel *evsel)
+{
+	needs->inherit |= evsel->core.attr.inherit;
+	needs->forward |= !evsel->core.attr.write_backward;
+	needs->max_stack = max(needs->max_stack, evsel__max_stack(evsel));
+}
+
 /*
  * Events are disabled, which flushes the callchains, by their leaders. A task that
  * inherits an event that defers is to inherit the one that gets the callchains.
  */
-static bool evsel__can_output(struct evsel *evsel, bool inherit)
+static bool evsel__can_output(struct evsel *evsel, const struct defer_needs *needs)
 {
+	const struct perf_event_attr *attr = &evsel->core.attr;
+
 	return evsel__is_group_leader(evsel) && evsel__is_on_all_cpus(evsel) &&
-	       (evsel->core.attr.inherit || !inherit);
+	       (attr->inherit || !needs->inherit) &&
+	       (!attr->write_backward || !needs->forward) &&
+	       evsel__max_stack(evsel) >= needs->max_stack;
 }
 
 static void warn_by_name(const char *why)
@@ -257,8 +281,9 @@ static void evlist__stop_deferral(struct evlist *evlist)
  */
 void evlist__config_defer_output(struct evlist *evlist, const struct record_opts *opts)
 {
+	struct defer_needs needs = {};
 	struct evsel *evsel, *output;
-	bool deferred = false, inherit = false;
+	bool deferred = false;
 
 	if (evlist__empty(evlist))
 		return;
@@ -269,7 +294,7 @@ void evlist__config_defer_output(struct evlist *evlist, const struct record_opts
 			evsel->core.attr.defer_callchain = 0;
 		if (evsel->core.attr.defer_callchain) {
 			deferred = true;
-			inherit |= evsel->core.attr.inherit;
+			defer_needs__add(&needs, evsel);
 		}
 		evsel->core.attr.defer_output = 0;
 	}
@@ -278,17 +303,17 @@ void evlist__config_defer_output(struct evlist *evlist, const struct record_opts
 		return;
 
 	output = evsel__leader(evlist__get_tracking_event(evlist));
-	if (evsel__is_on_all_cpus(output) && !evsel__can_output(output, inherit)) {
+	if (evsel__is_on_all_cpus(output) && !evsel__can_output(output, &needs)) {
 		/* It is the output of BPF programs, in perf trace, or was told so */
 		evlist__for_each_entry(evlist, evsel) {
-			if (evsel__can_output(evsel, inherit)) {
+			if (evsel__can_output(evsel, &needs)) {
 				output = evsel;
 				break;
 			}
 		}
 	}
-	if (!evsel__can_output(output, inherit)) {
-		pr_debug("'%s' is not on all CPUs or in all tasks, callchains are not deferred\n",
+	if (!evsel__can_output(output, &needs)) {
+		pr_debug("'%s' is not on all CPUs, in all tasks or for all of a callchain, callchains are not deferred\n",
 			 evsel__name(output));
 		warn_by_name("No side-band event on all CPUs and in all tasks");
 		evlist__stop_deferral(evlist);
