@@ -201,6 +201,31 @@ def read_help(perf, command):
             raise Failure(f"perf {command} -h: no {words}\n{result.stdout}")
 
 
+COMPLETE = """
+source "$1"
+COMP_WORDS=(perf "$2" "$3")
+COMP_CWORD=2
+COMP_LINE="perf $2 $3"
+COMP_POINT=${#COMP_LINE}
+_perf perf "$3" "$2"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def complete(perf, tree, command):
+    """What bash makes of the begin of the option, with perf's own completion."""
+    result = subprocess.run(
+        ["bash", "--norc", "-c", COMPLETE, "bash",
+         os.path.join(tree, "tools", "perf", "perf-completion.sh"), command,
+         "--merge"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        stderr=subprocess.STDOUT, env=dict(
+            os.environ, PATH=f"{os.path.dirname(perf)}:{os.environ['PATH']}"))
+    if result.stdout.split() != ["--merge-callchains"]:
+        raise Failure(f"perf {command} --merge is completed to "
+                      f"{result.stdout!r}")
+
+
 def run_pages(layer, tree):
     for page in PAGES:
         layer.test(f"{page}: deferred callchains, where the option is",
@@ -208,6 +233,9 @@ def run_pages(layer, tree):
     for command in HELP:
         layer.test(f"perf {command} -h names it", read_help, layer.check.perf,
                    command)
+    for command in "script", "inject":
+        layer.test(f"bash completes the option of perf {command}", complete,
+                   layer.check.perf, tree, command)
 
 
 # samples whose callchain never comes, and the memory that perf may take for them
