@@ -73,6 +73,28 @@ static __always_inline bool unwind_deferred_pending(void)
 }
 
 /**
+ * unwind_deferred_still_waits - is the stack of a request that returned 1 to come?
+ * @work:	who asked
+ *
+ * As unwind_deferred_waits() for the current task, at the cost of a test: the request
+ * has found that the client itself has asked, so what its number says of the state is
+ * not left by an earlier owner.
+ *
+ * Context: Any, behind unwind_deferred_request() in the same one, preemption off.
+ * Return: true for a stack that is to be handed out, false for one that has been, or
+ * that unwind_deferred_exec_hold() keeps from being asked for, or where the client is
+ * being cancelled.
+ */
+static __always_inline bool
+unwind_deferred_still_waits(const struct unwind_work *work)
+{
+	int bit = READ_ONCE(work->bit);
+
+	return bit >= 0 &&
+	       (READ_ONCE(current->unwind_info.state) & UNWIND_WAITS(bit));
+}
+
+/**
  * unwind_deferred_flush - hand out the current task's user stack now
  *
  * For the places where a task stops being able to do it on its way back to

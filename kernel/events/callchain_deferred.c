@@ -886,15 +886,13 @@ static DEFINE_PER_CPU(u64 [PERF_NR_CONTEXTS][3], defer_chains);
  * reader may have passed it: it is not named any more, and what has just been walked
  * can be read at once.
  */
-static int perf_defer_join(struct perf_event *event, u64 cookie, bool joins)
+static __always_inline int perf_defer_join(struct perf_event *event, u64 cookie)
 {
 	struct perf_defer_session *session = event->defer;
 
-	if (unlikely(!unwind_deferred_waits(&session->client->work, current)))
+	if (unlikely(!unwind_deferred_still_waits(&session->client->work)))
 		return unwind_deferred_between_images() ? 0 : -ESRCH;
 
-	if (unlikely(joins))
-		perf_defer_count_again(session->client);
 	if (unlikely(!xa_empty(&session->drained)))
 		perf_defer_name_drained(session, cookie);
 	return 1;
@@ -947,7 +945,7 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	ret = unwind_deferred_request_max(&client->work, max_stack, &cookie);
 	if (ret) {
 		if (ret > 0)
-			ret = perf_defer_join(event, cookie, joins);
+			ret = perf_defer_join(event, cookie);
 		if (unlikely(joins) && ret <= 0)
 			perf_defer_unshare(event->defer);
 		/* Behind that, for the same reason. No callback is run for it. */

@@ -188,27 +188,32 @@ static bool owner_newer(u32 owner, u64 state, u32 now)
 	return age && age <= ((now - count) & COUNT_MASK);
 }
 
-/* Take stale bits out of @state, and bring its count up to date. */
-static u64 state_refresh(u64 state)
+/* Take the bits of earlier owners out of @state. */
+static u64 state_without_stale(u64 state, u32 now)
 {
-	/*
-	 * Pairs with the smp_store_release() in unwind_deferred_init(): who sees
-	 * the count sees what it says of the owners.
-	 */
-	u32 now = smp_load_acquire(&registrations);
-	u64 asked, low;
+	u64 asked, low = state & GENMASK_ULL(STATE_COUNT - 1, 0);
 	unsigned int bit;
 
-	if (likely(now == state_count(state)))
-		return state;
-
-	low = state & GENMASK_ULL(STATE_COUNT - 1, 0);
 	for (asked = state & UNWIND_ASKED_MASK; asked; asked &= asked - 1) {
 		bit = __ffs64(asked);
 		if (owner_newer(READ_ONCE(registered[bit]), state, now))
 			low &= ~(UNWIND_ASKED(bit) | UNWIND_WAITS(bit));
 	}
 	return low | (u64)now << STATE_COUNT;
+}
+
+/* Take stale bits out of @state, and bring its count up to date. */
+static __always_inline u64 state_refresh(u64 state)
+{
+	/*
+	 * Pairs with the smp_store_release() in unwind_deferred_init(): who sees
+	 * the count sees what it says of the owners.
+	 */
+	u32 now = smp_load_acquire(&registrations);
+
+	if (likely(now == state_count(state)))
+		return state;
+	return state_without_stale(state, now);
 }
 
 static bool same_regs(const struct unwind_user_regs *a,
@@ -713,6 +718,36 @@ void unwind_deferred_task_init(struct task_struct *task)
 	init_task_work(&task->unwind_info.work, unwind_deferred_task_work);
 }
 
+/*
+ * Has client @bit asked for this stack, and waits for it? Nearly all requests of an
+ * entry but the first have, and need no more than this. One look at the state is
+ * enough: as long as somebody waits neither the cookie nor the registers change, and
+ * what nests here takes nobody who waits away. What is not plain is left to
+ * __unwind_request().
+ */
+static __always_inline bool
+asked_before(const struct unwind_task_info *info, unsigned int bit, u64 *cookie)
+{
+	const u64 mine = UNWIND_ASKED(bit) | UNWIND_WAITS(bit);
+	struct unwind_user_regs regs __uninitialized;
+	u64 state = READ_ONCE(info->state);
+	u32 now;
+
+	if ((state & mine) != mine || info->exec != EXEC_NONE)
+		return false;
+	/* Pairs with the smp_store_release() in unwind_deferred_init(). */
+	now = smp_load_acquire(&registrations);
+	if (state_count(state) != now || !arch_unwind_entry_asked(current))
+		return false;
+
+	arch_unwind_user_regs(&regs, task_pt_regs(current));
+	if (!same_start(&info->regs, &regs))
+		return false;
+
+	*cookie = READ_ONCE(info->cookie);
+	return true;
+}
+
 /* Somebody wants @max entries; a nested request may say so, too. */
 static void want_entries(struct unwind_task_info *info, u32 max)
 {
@@ -783,8 +818,17 @@ int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 	if (unlikely(bit < 0))
 		return -EINVAL;
 
+	if (asked_before(info, bit, cookie)) {
+		want_entries(info, max);
+		return 1;
+	}
+
 	/* Made before, and handed out; or it is, and waits for that. */
 	if (unlikely(READ_ONCE(info->exec) == EXEC_HELD) && arch_unwind_entry_marked()) {
+		u64 state = READ_ONCE(info->state);
+
+		/* If it fails, one that nests here has done it. */
+		try_cmpxchg64(&info->state, &state, state_refresh(state));
 		*cookie = READ_ONCE(info->cookie);
 		return 1;
 	}

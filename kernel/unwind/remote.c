@@ -69,7 +69,10 @@ struct remote_start {
 	} real[REMOTE_URETPROBES];
 };
 
-/* Has user space run since the request? As late_now() in deferred.c has it. */
+/*
+ * Has user space run since the request? As late_now() in deferred.c has it, but for a
+ * task in a stop that has noted its registers, and had them changed by its tracer.
+ */
 static bool remote_late(struct task_struct *task)
 {
 	struct unwind_task_info *info = &task->unwind_info;

@@ -185,8 +185,11 @@ static __always_inline bool arch_unwind_entry_marked(void)
 /*
  * The mark of a request whose walk has to be in the same kernel entry.
  *
- * Set in task context and by interrupts, not by NMIs: the word is changed by one
- * instruction each time, so that it does not matter whom an interrupt interrupts.
+ * Set in task context and by interrupts, not by NMIs: here the word is changed by one
+ * instruction, so that it does not matter whom an interrupt interrupts. Those that
+ * change other flags of it with interrupts on (execve(), the making of a 32-bit
+ * task's area for uprobes) are C, which compilers make one instruction of; if one did
+ * not, a mark that comes in between would be lost, and with it that one stack.
  */
 static __always_inline void arch_unwind_entry_ask(void)
 {
