@@ -75,6 +75,9 @@
 #define PERF_DEFER_LOCK_MS	200
 #define PERF_DEFER_MORE		2
 
+/* How long a task on its way out waits for a CPU that is going offline, or coming. */
+#define PERF_DEFER_HOTPLUG_MS	1000
+
 /**
  * struct perf_defer_client - what requests are made with
  * @work:	the client of kernel/unwind
@@ -209,6 +212,15 @@ struct perf_defer_output {
 	/* for perf_defer_write_cpu(): of which CPU, and list of events */
 	int				cpu;
 	bool				gone;
+	/* for perf_defer_call_cpu(): what may be done for a CPU that is offline, or was */
+	enum {
+		PERF_DEFER_ONLINE,	/* nothing */
+		PERF_DEFER_HELD,	/* it stays offline */
+		PERF_DEFER_LOSE,	/* its event may count a loss */
+	}				hotplug;
+	bool				offline;
+	/* not to be written, but counted */
+	bool				lose;
 	struct {
 		struct perf_event_header	header;
 		u64				cookie;
@@ -262,7 +274,14 @@ static bool perf_defer_has_buffer_rcu(struct perf_event *event)
 	return rb && rb->nr_pages;
 }
 
-static bool perf_defer_has_buffer(struct perf_event *event)
+/**
+ * perf_defer_has_buffer - can records of an event be read?
+ * @event:	the event
+ *
+ * Context: Any. By the time it returns it may have changed.
+ * Return: whether it, or the one it was inherited from, has a buffer with data pages.
+ */
+bool perf_defer_has_buffer(struct perf_event *event)
 {
 	guard(rcu)();
 	return perf_defer_has_buffer_rcu(event);
@@ -307,6 +326,12 @@ static void perf_defer_write(struct perf_event *event,
 	if (unlikely(!perf_defer_has_buffer_rcu(event)))
 		return;
 	output->written = true;
+
+	if (unlikely(output->lose)) {
+		/* As __perf_output_begin() has it. */
+		atomic64_inc(&(event->parent ?: event)->lost_samples);
+		return;
+	}
 
 	/* header.size has 16 bits. */
 	room = U16_MAX - sizeof(output->record) - event->id_header_size;
@@ -426,7 +451,7 @@ static void perf_defer_forget_drained(struct perf_defer_session *session)
 		perf_defer_unset_drained(session, cookie);
 }
 
-/* There is something to be written that was not, or not to whom it is now. */
+/* There is something to be written once more. */
 static void perf_defer_count_again(struct perf_defer_client *client)
 {
 	/* Pairs with the smp_rmb() in perf_defer_waiting(). */
@@ -459,19 +484,31 @@ static void perf_defer_write_here(void *data)
 	perf_defer_write(output->event, output);
 }
 
-/* Call @func where nobody else writes into the buffers of @cpu meanwhile. */
+/*
+ * Call @func where nobody else writes into the buffers of @cpu meanwhile. One that
+ * is online stays so until it has answered; of one that is not it depends on
+ * @output->hotplug.
+ */
 static void perf_defer_call_cpu(int cpu, smp_call_func_t func,
 				struct perf_defer_output *output)
 {
 	static DEFINE_RAW_SPINLOCK(offline_lock);
 	unsigned long flags;
 
-	lockdep_assert_cpus_held();
-
+	output->lose = false;
 	if (!smp_call_function_single(cpu, func, output, 1))
 		return;
 
-	/* The CPU is offline, and stays so; nobody but us writes there. */
+	if (output->hotplug == PERF_DEFER_ONLINE) {
+		output->offline = true;
+		return;
+	}
+	if (output->hotplug == PERF_DEFER_HELD)
+		lockdep_assert_cpus_held();
+	else
+		output->lose = true;
+
+	/* The CPU is offline, and stays so or is not written to; nobody but us is there. */
 	raw_spin_lock_irqsave(&offline_lock, flags);
 	func(output);
 	raw_spin_unlock_irqrestore(&offline_lock, flags);
@@ -487,6 +524,7 @@ static void perf_defer_write_remote(struct perf_defer_output *output)
 	}
 
 	guard(cpus_read_lock)();
+	output->hotplug = PERF_DEFER_HELD;
 	perf_defer_call_cpu(event->cpu, perf_defer_write_here, output);
 }
 
@@ -688,20 +726,12 @@ static void perf_defer_write_task(struct perf_defer_output *output)
 }
 
 /* To an event that does not count here: see the head of this file. */
-static void perf_defer_write_elsewhere(struct perf_defer_output *output)
+static void perf_defer_ask_cpus(struct perf_defer_output *output)
 {
-	/* Those CPUs run other tasks. */
-	struct perf_defer_ids ids = {
-		.tgid	= task_tgid(current),
-		.tid	= task_pid(current),
-	};
 	int cpu, gone;
 
-	/* No CPU, and with it no event, goes meanwhile. */
-	guard(cpus_read_lock)();
-
-	output->ids = &ids;
 	perf_defer_write_task(output);
+	/* In this order: an event whose CPU goes meanwhile is found again. */
 	for (gone = 0; gone < 2 && !output->written; gone++) {
 		output->gone = gone;
 		for (cpu = -1; !output->written; ) {
@@ -712,7 +742,50 @@ static void perf_defer_write_elsewhere(struct perf_defer_output *output)
 			perf_defer_call_cpu(cpu, perf_defer_write_cpu, output);
 		}
 	}
+}
+
+/*
+ * From here to cpus_read_unlock() no CPU comes or goes. Not cpus_read_lock(): one that
+ * is going may wait for what the current task serves, a block device of user space for
+ * one, and would wait for ever.
+ */
+static bool perf_defer_hold_cpus(void)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(PERF_DEFER_HOTPLUG_MS);
+
+	while (!cpus_read_trylock()) {
+		if (time_after(jiffies, end))
+			return false;
+		schedule_timeout_uninterruptible(1);
+	}
+	return true;
+}
+
+/* The same, first where nothing has to be waited for. */
+static void perf_defer_write_elsewhere(struct perf_defer_output *output)
+{
+	/* Those CPUs run other tasks. */
+	struct perf_defer_ids ids = {
+		.tgid	= task_tgid(current),
+		.tid	= task_pid(current),
+	};
+
+	output->ids = &ids;
+	output->hotplug = PERF_DEFER_ONLINE;
+	output->offline = false;
+	perf_defer_ask_cpus(output);
+	if (output->offline && !output->written) {
+		if (perf_defer_hold_cpus()) {
+			output->hotplug = PERF_DEFER_HELD;
+			perf_defer_ask_cpus(output);
+			cpus_read_unlock();
+		} else {
+			output->hotplug = PERF_DEFER_LOSE;
+			perf_defer_ask_cpus(output);
+		}
+	}
 	output->ids = NULL;
+	output->lose = false;
 }
 
 static void perf_defer_deliver(struct perf_defer_session *session,
@@ -855,6 +928,7 @@ static void perf_defer_callback(struct unwind_work *work,
 
 	output.ids = NULL;
 	output.careful = false;
+	output.lose = false;
 	output.trace = trace;
 	output.record.cookie = cookie;
 
@@ -1013,8 +1087,10 @@ static unsigned long perf_defer_waiting(struct perf_defer_client *client,
 			again += READ_ONCE(per_cpu_ptr(client->count, cpu)->again);
 	}
 	/*
-	 * Who is seen to have asked again is seen in perf_defer_is_drained(), too, or in
-	 * perf_defer_is_shared_with(). Pairs with perf_defer_count_again().
+	 * Who is seen to have asked again is seen in perf_defer_is_drained(), too. Pairs
+	 * with perf_defer_count_again(). Who is seen to have asked is seen in
+	 * perf_defer_is_shared_with(): the test_and_set_bit() in perf_defer_share() comes
+	 * before the count.
 	 */
 	smp_rmb();
 	if (all)
@@ -1118,8 +1194,8 @@ static bool perf_defer_too_late(struct perf_event *event)
 		return false;
 
 	system = event->tp_event->class->system;
-	return !strcmp(system, "preemptirq") || !strcmp(system, "context_tracking") ||
-	       !strcmp(system, "x86_fpu") || !strcmp(system, "msr");
+	return !strcmp(system, "preemptirq") || !strcmp(system, "x86_fpu") ||
+	       !strcmp(system, "msr");
 #else
 	return false;
 #endif
@@ -1230,10 +1306,23 @@ static bool perf_defer_takes(struct perf_event *event)
 }
 
 /**
+ * perf_defer_disable - an event is about to be disabled
+ * @event:	the event; those that were inherited from it are disabled with it
+ *
+ * Context: Task context, ctx->mutex held.
+ */
+void perf_defer_disable(struct perf_event *event)
+{
+	if (event->attr.defer_output)
+		WRITE_ONCE(event->defer_ended, true);
+}
+
+/**
  * perf_defer_enable - an event is about to be enabled
  * @event:	the event; those that were inherited from it are enabled with it
  *
- * Context: Task context, ctx->mutex held.
+ * Context: Any, while nobody else disables it: ctx->mutex held, or its own task that
+ * enables it in an execve().
  */
 void perf_defer_enable(struct perf_event *event)
 {
@@ -1411,7 +1500,7 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 		goto out;
 	/*
 	 * It may have gone on since the walk. Pairs with the cmpxchg in
-	 * unwind_take(): either the task is still seen to wait here, and finds the
+	 * __unwind_take(): either the task is still seen to wait here, and finds the
 	 * mark when it comes by, or it may have missed the mark and written its
 	 * stack by itself. Then the mark goes, unless the task has found it after
 	 * all, and taken it away.
@@ -1437,6 +1526,10 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 		output.careful = false;
 		perf_defer_write_remote(&output);
 	}
+	/* Its buffer has been unmapped just now: the next event may have one. */
+	if (!output.written &&
+	    perf_defer_unset_drained(session, output.record.cookie))
+		err = -ENOSPC;
 out:
 	perf_defer_put_ids(&ids);
 	return err;
@@ -1608,7 +1701,7 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 	struct perf_defer_session *session = event->defer;
 	struct perf_defer_left *left, *next;
 	LIST_HEAD(list);
-	bool others, mine, ending;
+	bool others, mine, ending, keep;
 
 	scoped_guard(raw_spinlock_irq, &session->lock) {
 		/* Somebody else's buffer may have room for what this one has not. */
@@ -1649,12 +1742,15 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 		};
 
 		/* In this order: with other credentials it may be shown, but not this. */
-		if (perf_defer_may_show(event, left->task) &&
-		    ((left->dumpable && perf_defer_same_cred(left)) ||
-		     perf_defer_may_show_all(event)) &&
-		    !perf_defer_is_drained(session, left->cookie))
+		keep = perf_defer_may_show(event, left->task) &&
+		       ((left->dumpable && perf_defer_same_cred(left)) ||
+			perf_defer_may_show_all(event)) &&
+		       !perf_defer_is_drained(session, left->cookie);
+		if (keep) {
 			perf_defer_write_remote(&output);
-		if (output.full) {
+			keep = others && (output.full || !output.written);
+		}
+		if (keep) {
 			/* Who has a turn has not been here: it waits for @drain. */
 			raw_spin_lock_irq(&session->lock);
 			list_move_tail(&left->node, &session->left);
@@ -1725,7 +1821,6 @@ void perf_defer_drain_begin(struct perf_defer_drain *drain)
 	drain->turn = perf_defer_has_buffer(event);
 	session->turns += drain->turn;
 	WRITE_ONCE(session->fresh, session->fresh | perf_defer_takes(event));
-	WRITE_ONCE(event->defer_ended, true);
 	perf_defer_move_behind(event);
 	raw_spin_unlock_irq(&session->lock);
 }

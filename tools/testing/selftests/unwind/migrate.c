@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -577,6 +578,184 @@ TEST_F_TIMEOUT(hotplug_alone, record, 60)
 	EXPECT_EQ(self->cpu, self->s.ring[rec->ring].cpu);
 	EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
 	EXPECT_EQ(0, self->s.lost);
+	ut_disable(&self->s);
+}
+
+/*
+ * A CPU that is going offline for some seconds: a thread has the lock of its events, and
+ * reads memory that does not come until then.
+ */
+#define GOING_SECONDS	4
+
+struct going {
+	pthread_t	holder, off, end;
+	int		cpu;
+	int		event;
+	int		userfault;
+	__u64		*page;
+	int		gone;
+};
+
+static double seconds(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+static void *hold(void *arg)
+{
+	struct going *g = arg;
+
+	ioctl(g->event, PERF_EVENT_IOC_PERIOD, g->page);
+	return NULL;
+}
+
+static void *take_off(void *arg)
+{
+	struct going *g = arg;
+	int err = ut_set_online(g->cpu, false);
+
+	__atomic_store_n(&g->gone, err ? -1 : 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void *let_it_go(void *arg)
+{
+	struct going *g = arg;
+
+	sleep(GOING_SECONDS);
+	close(g->userfault);
+	return NULL;
+}
+
+static int going(struct going *g, int cpu)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.size		= UT_ATTR_SIZE,
+		.config		= PERF_COUNT_SW_DUMMY,
+		.disabled	= 1,
+	};
+
+	g->cpu = cpu;
+	g->gone = 0;
+	g->page = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (g->page == MAP_FAILED)
+		return -1;
+	g->userfault = ut_userfault(g->page);
+	g->event = ut_perf_open(&attr, -1, cpu, -1, 0);
+	if (g->userfault < 0 || g->event < 0 ||
+	    pthread_create(&g->holder, NULL, hold, g) ||
+	    pthread_create(&g->end, NULL, let_it_go, g))
+		return -1;
+	usleep(200000);
+	if (pthread_create(&g->off, NULL, take_off, g))
+		return -1;
+	usleep(300000);
+	return UT_READ(g->gone) ? -1 : 0;
+}
+
+/* Has it been going until now? */
+static bool gone(struct going *g)
+{
+	bool was_going = !UT_READ(g->gone);
+
+	pthread_join(g->end, NULL);
+	pthread_join(g->holder, NULL);
+	pthread_join(g->off, NULL);
+	close(g->event);
+	munmap(g->page, sysconf(_SC_PAGESIZE));
+	return was_going && g->gone == 1;
+}
+
+/* A task on its way out does not wait for it: what that waits for may be the task. */
+TEST_F_TIMEOUT(hotplug, another_cpu_is_going, 60)
+{
+	struct ut_opts opts = { .pid = -1, .per_cpu = true };
+	struct ut_rec *sample, *rec;
+	struct going g;
+	struct move m;
+	unsigned int i;
+	double begin, took;
+	int enter;
+
+	if (self->nr_cpus < 3)
+		SKIP(return, "needs three CPUs");
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_sched_setaffinity");
+	ASSERT_LE(0, enter);
+	move_to(&m, self->cpus[0]);
+	ASSERT_EQ(0, m.ret);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	for (i = 1; i < self->nr_cpus; i++)
+		ASSERT_EQ(0, disable_cpu(&self->s, self->cpus[i]));
+	ASSERT_EQ(0, going(&g, self->cpu));
+	begin = seconds();
+	move_to(&m, self->cpus[1]);
+	took = seconds() - begin;
+	ASSERT_TRUE(gone(&g));
+	ASSERT_EQ(0, m.ret);
+	TH_LOG("%.3f s", took);
+	EXPECT_GT(GOING_SECONDS / 4.0, took);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	sample = ut_sample(&self->s, enter, gettid(), 0);
+	ASSERT_TRUE(ut_stack_is(&self->s, sample, &m.st));
+	rec = ut_record_of(&self->s, gettid(), sample->cookie);
+	ASSERT_NE(NULL, rec);
+	EXPECT_EQ(self->cpus[0], self->s.ring[rec->ring].cpu);
+	EXPECT_EQ(0, self->s.lost);
+	ut_disable(&self->s);
+}
+
+/* It does wait for the buffer of a CPU that is offline, for a second; then it is a loss. */
+TEST_F_TIMEOUT(hotplug, another_cpu_is_going_behind_the_recorded, 60)
+{
+	struct ut_opts opts = { .pid = -1, .per_cpu = true };
+	__u64 lost_samples, lost;
+	double begin, took;
+	struct going g;
+	unsigned int i;
+	struct hot *h;
+	int tp, last;
+
+	if (self->nr_cpus < 4)
+		SKIP(return, "needs four CPUs");
+	last = self->cpus[self->nr_cpus - 2];
+	h = ut_shared(sizeof(*h));
+	ASSERT_NE(NULL, h);
+	h->cpu = self->cpu;
+	ASSERT_EQ(0, pipe(h->pipe));
+	ASSERT_EQ(0, ut_fork(&self->c, hot_child, h));
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	for (i = 0; i + 1 < self->nr_cpus; i++)
+		ASSERT_EQ(0, disable_cpu(&self->s, self->cpus[i]));
+	ASSERT_EQ(0, ut_go(&self->c));
+	while (!UT_READ(h->st.nr))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ut_set_online(self->cpu, false)) TH_LOG("CONFIG_HOTPLUG_CPU?");
+	ASSERT_EQ(0, going(&g, last));
+	begin = seconds();
+	ASSERT_EQ(1, write(h->pipe[1], "x", 1));
+	ASSERT_EQ(0, ut_wait(&self->c));
+	took = seconds() - begin;
+	ASSERT_TRUE(gone(&g));
+	ASSERT_EQ(0, ut_set_online(last, true));
+	TH_LOG("%.3f s", took);
+	EXPECT_LT(0.9, took);
+	EXPECT_GT(GOING_SECONDS * 3 / 4.0, took);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(1, ut_count_samples(&self->s, tp, self->c.pid));
+	EXPECT_EQ(0, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
+	ASSERT_EQ(0, ut_lost(&self->s, &lost_samples, &lost));
+	EXPECT_EQ(0, lost_samples);
+	EXPECT_EQ(1, lost);
 	ut_disable(&self->s);
 }
 

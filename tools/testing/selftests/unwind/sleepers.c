@@ -729,6 +729,98 @@ TEST_F_TIMEOUT(at_the_end, many_too_large, 120)
 	EXPECT_EQ(MANY, records + lost);
 }
 
+/*
+ * The event that is disabled writes into the buffer of another one, which is taken from
+ * it meanwhile. What it has not written by then is written when that one is disabled.
+ */
+struct taken_back {
+	pthread_barrier_t	begin;
+	int			fd;
+	int			us;
+	int			ret;
+};
+
+static void *take_back(void *arg)
+{
+	struct taken_back *t = arg;
+
+	pthread_barrier_wait(&t->begin);
+	usleep(t->us);
+	t->ret = ioctl(t->fd, PERF_EVENT_IOC_SET_OUTPUT, -1L);
+	return NULL;
+}
+
+static void read_on(void *arg)
+{
+	struct shared *sh = arg;
+	char byte;
+
+	for (;;) {
+		__atomic_add_fetch(&sh->tid, 1, __ATOMIC_RELEASE);
+		ut_syscall3(&sh->st, __NR_read, sh->pipe[0], &byte, 1);
+	}
+}
+
+static void ladder_read_on(void *arg)
+{
+	ut_ladder(6, read_on, arg);
+}
+
+#define TAKES	20
+
+TEST_F_TIMEOUT(at_the_end, buffer_taken_back, 200)
+{
+	struct many *m = ut_shared(sizeof(*m));
+	struct ut_opts opts = { .pid = -1, .per_cpu = true, .pages = 256 };
+	struct taken_back t = {};
+	int i, round, missing = 0;
+	struct ut_rec *r;
+	pthread_t id;
+
+	ASSERT_NE(NULL, m);
+	ASSERT_EQ(0, pthread_barrier_init(&t.begin, NULL, 2));
+	for (i = 0; i < MANY; i++) {
+		ASSERT_EQ(0, pipe(m->sh[i].pipe));
+		ASSERT_EQ(0, ut_fork(&m->c[i], ladder_read_on, &m->sh[i]));
+	}
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read"));
+	t.fd = open_output_as(-1, self->s.ring[0].cpu, true);
+	ASSERT_LE(0, t.fd);
+	for (round = 0; round < TAKES; round++) {
+		ASSERT_EQ(0, ioctl(t.fd, PERF_EVENT_IOC_SET_OUTPUT, self->s.ring[0].fd));
+		ASSERT_EQ(0, ioctl(t.fd, PERF_EVENT_IOC_ENABLE, 0));
+		ASSERT_EQ(0, ut_enable(&self->s));
+		for (i = 0; i < MANY; i++) {
+			ASSERT_LE(0, round ? write(m->sh[i].pipe[1], "x", 1) : ut_go(&m->c[i]));
+			while (UT_READ(m->sh[i].tid) != round + 1)
+				usleep(1000);
+			ASSERT_TRUE(ut_wait_state(m->c[i].pid, "S"));
+		}
+		t.us = 500 * round;
+		ASSERT_EQ(0, pthread_create(&id, NULL, take_back, &t));
+		pthread_barrier_wait(&t.begin);
+		ASSERT_EQ(0, ioctl(t.fd, PERF_EVENT_IOC_DISABLE, 0));
+		ASSERT_EQ(0, pthread_join(id, NULL));
+		ASSERT_EQ(0, t.ret);
+		ASSERT_EQ(0, ut_disable(&self->s));
+		ASSERT_EQ(0, ut_drain(&self->s));
+		for (i = 0; i < MANY; i++) {
+			r = ut_sample(&self->s, 0, m->c[i].pid, 0);
+			ASSERT_NE(NULL, r);
+			missing += !ut_record_of(&self->s, m->c[i].pid, r->cookie);
+			EXPECT_EQ(1, ut_count_samples(&self->s, 0, m->c[i].pid));
+		}
+		ut_forget(&self->s);
+	}
+	EXPECT_EQ(0, missing);
+	for (i = 0; i < MANY; i++) {
+		kill(m->c[i].pid, SIGKILL);
+		ut_wait(&m->c[i]);
+	}
+	close(t.fd);
+}
+
 /* Who asked for three frames does not get more because the task was asleep. */
 TEST_F(at_the_end, max_stack)
 {
@@ -1586,9 +1678,9 @@ TEST_F(at_the_end, own_stack)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* A group is disabled by the ioctl() of any of its events. */
+/* A group is disabled by the ioctl() of any of its events; @page: as above. */
 static void group_of(struct __test_metadata *_metadata, struct ut_session *s,
-		     struct ut_child *c, struct shared *sh, __u64 flags)
+		     struct ut_child *c, struct shared *sh, __u64 flags, bool page)
 {
 	struct perf_event_attr attr = {
 		.type		= PERF_TYPE_SOFTWARE,
@@ -1603,6 +1695,9 @@ static void group_of(struct __test_metadata *_metadata, struct ut_session *s,
 	*ut_attr_flags(&attr) |= flags;
 	member = ut_perf_open(&attr, c->pid, -1, s->ring[0].fd, 0);
 	ASSERT_LE(0, member);
+	if (page)
+		ASSERT_NE(MAP_FAILED, mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
+					   MAP_SHARED, member, 0));
 	ASSERT_EQ(0, ut_go(c));
 	wait_called(sh);
 	ASSERT_TRUE(ut_wait_state(c->pid, "S"));
@@ -1615,13 +1710,18 @@ static void group_of(struct __test_metadata *_metadata, struct ut_session *s,
 
 TEST_F(at_the_end, whole_group)
 {
-	group_of(_metadata, &self->s, &self->c, self->sh, 0);
+	group_of(_metadata, &self->s, &self->c, self->sh, 0, false);
 }
 
 /* Nobody could read from the member's buffer. */
 TEST_F(at_the_end, whole_group_of_one_without_buffer)
 {
-	group_of(_metadata, &self->s, &self->c, self->sh, UT_DEFER_OUTPUT);
+	group_of(_metadata, &self->s, &self->c, self->sh, UT_DEFER_OUTPUT, false);
+}
+
+TEST_F(at_the_end, whole_group_of_one_without_room)
+{
+	group_of(_metadata, &self->s, &self->c, self->sh, UT_DEFER_OUTPUT, true);
 }
 
 /*
@@ -2191,6 +2291,82 @@ TEST_F(at_the_end, buffer_full_of_inherited)
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_GT(200, ut_count_samples(&self->s, fill, pid));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, asleep, pid, 0), &self->sh->st));
+}
+
+/*
+ * The same where no buffer has room, and each is a group's. Who is disabled with the
+ * group, and not asked for what is left, is no one to leave it to: it is counted as lost.
+ */
+static void orphan_everywhere(void *arg)
+{
+	int cpus[UT_MAX_CPUS], nr, i, k;
+
+	alarm(60);
+	nr = ut_online_cpus(cpus, UT_MAX_CPUS);
+	for (i = 0; i < nr; i++) {
+		if (move_to(cpus[i]))
+			_exit(1);
+		for (k = 0; k < 200; k++)
+			syscall(__NR_getppid);
+	}
+	fall_asleep(arg);
+}
+
+static void leave_an_orphan_everywhere(void *arg)
+{
+	struct shared *sh = arg;
+	pid_t pid = fork();
+
+	if (!pid)
+		ut_ladder(6, orphan_everywhere, sh);
+	sh->tid = pid;
+	_exit(0);
+}
+
+TEST_F(at_the_end, groups_full_of_inherited)
+{
+	struct ut_opts opts = { .per_cpu = true, .inherit = true, .pages = 1 };
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.size		= UT_ATTR_SIZE,
+		.config		= PERF_COUNT_SW_DUMMY,
+		.inherit	= 1,
+	};
+	__u64 samples, before, after;
+	int i, member[UT_MAX_CPUS];
+	pid_t pid;
+
+	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
+	self->sh->how = PAUSE;
+	ASSERT_EQ(0, ut_fork(&self->c, leave_an_orphan_everywhere, self->sh));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"));
+	for (i = 0; i < self->s.nr_rings; i++) {
+		member[i] = ut_perf_open(&attr, self->c.pid, self->s.ring[i].cpu,
+					 self->s.ring[i].fd, 0);
+		ASSERT_LE(0, member[i]);
+		ASSERT_NE(MAP_FAILED, mmap(NULL, 2 * sysconf(_SC_PAGESIZE),
+					   PROT_READ | PROT_WRITE, MAP_SHARED, member[i], 0));
+	}
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	while (!(pid = UT_READ(self->sh->tid)))
+		usleep(1000);
+	EXPECT_TRUE(ut_wait_state(pid, "S"));
+	EXPECT_EQ(0, ut_wait(&self->c));
+	ASSERT_EQ(0, ut_lost(&self->s, &samples, &before));
+	ASSERT_LE(100, before);
+	for (i = 0; i < self->s.nr_rings; i++)
+		ASSERT_EQ(0, ioctl(self->s.ring[i].fd, PERF_EVENT_IOC_DISABLE,
+				   PERF_IOC_FLAG_GROUP));
+	ASSERT_EQ(0, ut_lost(&self->s, &samples, &after));
+	EXPECT_EQ(before + 1, after);
+	EXPECT_EQ(0, kill(pid, SIGKILL));
+	for (i = 0; i < self->s.nr_rings; i++)
+		close(member[i]);
 }
 
 /*
