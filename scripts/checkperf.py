@@ -26,7 +26,15 @@ READERS = {
     "diff": ["diff", "{path}", "{path}"],
 }
 # file of the corpus: who else reads it
-OTHERS = {"c2c-no-node": {"c2c": ["c2c", "report", "--stdio"]}}
+OTHERS = {
+    "c2c-no-node": {"c2c": ["c2c", "report", "--stdio"]},
+    "any-cpu": {
+        "script, one CPU": ["script", "-C", "0"],
+        "report, one CPU": ["report", "--stdio", "-C", "0"],
+        "report, sockets": ["report", "--stdio", "--sort", "cpu,socket"],
+        "diff, one CPU": ["diff", "-C", "0", "{path}", "{path}"],
+    },
+}
 ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
                "UBSAN_OPTIONS": "print_stacktrace=1",
                "PERF_CONFIG": "/dev/null"}
@@ -291,6 +299,12 @@ def inject_guest(perf, directory):
         if result.returncode:
             raise Failure(f"perf inject {' '.join(words)}: status "
                           f"{result.returncode}\n{result.stderr[-1500:]}")
+    result = subprocess.run(
+        [perf, "inject", "--merge-callchains", "--vm-time-correlation", "-f",
+         "-i", host], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True)
+    if not result.returncode or "in place" not in result.stderr:
+        raise Failure(f"--merge-callchains in place: {result.stderr[-500:]}")
 
 
 def build(what, check, log):
