@@ -350,8 +350,11 @@ static void perf_defer_write(struct perf_event *event,
 		output->full = true;
 		return;
 	}
-	if (perf_output_begin(&handle, &sample, event, output->record.header.size))
+	if (perf_output_begin(&handle, &sample, event, output->record.header.size)) {
+		/* One that has gone meanwhile has not counted a loss. */
+		output->written = perf_defer_has_buffer_rcu(event);
 		return;
+	}
 
 	/* Not before: a PERF_RECORD_LOST in front has set them anew. */
 	if (unlikely(output->ids)) {
