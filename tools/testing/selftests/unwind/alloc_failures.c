@@ -75,7 +75,9 @@ static int arm(const char *point, const char *func, int percent)
 	       point_write(point, "require-end", "%#llx", end) ||
 	       point_write(point, "ignore-gfp-wait", "%c", 'N') ||
 	       (!strcmp(point, "fail_page_alloc") &&
-		point_write(point, "min-order", "%llu", 0)) ||
+		(point_write(point, "min-order", "%llu", 0) ||
+		 /* so are those of vmalloc() */
+		 point_write(point, "ignore-gfp-highmem", "%c", 'N'))) ||
 	       point_write(point, "verbose", "%llu", 0) ||
 	       point_write(point, "interval", "%llu", 1) ||
 	       point_write(point, "times", "%llu", MANY) ||
@@ -219,7 +221,7 @@ TEST_F_TIMEOUT(walk, no_buffer, 120)
 	ASSERT_EQ(0, ut_go(&self->c));
 	while (!UT_READ(self->p->ready))
 		usleep(1000);
-	usleep(300000);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "SD"));
 	ASSERT_EQ(0, UT_READ(self->p->done));
 
 	ASSERT_EQ(0, arm(variant->point, "unwind_deferred_run", 100));
