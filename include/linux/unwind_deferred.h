@@ -78,7 +78,8 @@ static __always_inline bool unwind_deferred_pending(void)
  *
  * As unwind_deferred_waits() for the current task, at the cost of a test: the request
  * has found that the client itself has asked, so what its number says of the state is
- * not left by an earlier owner.
+ * not left by an earlier owner. In an execve() it may be, for an NMI right behind the
+ * store in unwind_deferred_exec_hold(): then true is said of a stack that nobody gets.
  *
  * Context: Any, behind unwind_deferred_request() in the same one, preemption off.
  * Return: true for a stack that is to be handed out, false for one that has been, or

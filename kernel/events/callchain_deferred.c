@@ -320,6 +320,7 @@ static void perf_defer_write(struct perf_event *event,
 	/* Set as far as they are read, and too large to be set twice. */
 	struct perf_output_handle handle __uninitialized;
 	struct perf_sample_data sample __uninitialized;
+	bool before = output->written;
 	unsigned int nr, room;
 
 	/* Nobody can read it from here, and another event may take it. */
@@ -351,8 +352,8 @@ static void perf_defer_write(struct perf_event *event,
 		return;
 	}
 	if (perf_output_begin(&handle, &sample, event, output->record.header.size)) {
-		/* One that has gone meanwhile has not counted a loss. */
-		output->written = perf_defer_has_buffer_rcu(event);
+		/* Without a buffer, which has gone just now, no loss is counted. */
+		output->written = before || perf_defer_has_buffer_rcu(event);
 		return;
 	}
 
@@ -632,7 +633,8 @@ static int perf_defer_next_cpu(struct perf_defer_session *session, int cpu, bool
 	unsigned long flags;
 	int next = -1;
 
-	if (likely(list_empty_careful(list)))
+	/* Who is on its way from the one list to the other is waited for in the second. */
+	if (!gone && list_empty_careful(list))
 		return -1;
 
 	raw_spin_lock_irqsave(&session->lock, flags);
@@ -1527,6 +1529,7 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 			goto out;
 		}
 		output.careful = false;
+		output.written = false;
 		perf_defer_write_remote(&output);
 	}
 	/* Its buffer has been unmapped just now: the next event may have one. */

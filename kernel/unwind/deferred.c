@@ -825,10 +825,6 @@ int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 
 	/* Made before, and handed out; or it is, and waits for that. */
 	if (unlikely(READ_ONCE(info->exec) == EXEC_HELD) && arch_unwind_entry_marked()) {
-		u64 state = READ_ONCE(info->state);
-
-		/* If it fails, one that nests here has done it. */
-		try_cmpxchg64(&info->state, &state, state_refresh(state));
 		*cookie = READ_ONCE(info->cookie);
 		return 1;
 	}

@@ -254,7 +254,7 @@ TEST_F(stops, tracer_writes_registers)
 static void between_two_samples(struct __test_metadata *_metadata, struct ut_session *s,
 				struct ut_child *c, struct shared *sh, bool nmi)
 {
-	int stop, enter, status, before = 0;
+	int stop, leave, enter, status, before = 0, changed = 0;
 	struct ut_rec *r, *behind;
 	struct user_regs_struct regs;
 	unsigned long rbp = 0;
@@ -264,8 +264,11 @@ static void between_two_samples(struct __test_metadata *_metadata, struct ut_ses
 	ASSERT_EQ(0, seize(s, c, sh));
 	stop = nmi ? ut_add_function(s, "do_notify_parent_cldstop") :
 		     ut_add_tracepoint(s, "sched", "sched_switch");
+	/* Behind the stop, and before the first sample's stack is handed out. */
+	leave = ut_add_function(s, "cgroup_leave_frozen");
 	enter = ut_add_tracepoint(s, "syscalls", "sys_enter_getuid");
 	ASSERT_LE(0, stop);
+	ASSERT_LE(0, leave);
 	ASSERT_LE(0, enter);
 	ASSERT_EQ(0, start(s, c));
 	while (!WIFEXITED(status = next_call(c->pid))) {
@@ -298,6 +301,12 @@ static void between_two_samples(struct __test_metadata *_metadata, struct ut_ses
 			  got.nr == sh->st2.nr &&
 			  !memcmp(got.ip, sh->st2.ip, got.nr * sizeof(*got.ip));
 	EXPECT_LE(1, before);
+	/* What it had then was not named by who asked with other registers. */
+	for (i = 0; (r = ut_sample(s, leave, 0, i)); i++)
+		changed += r->time < behind->time &&
+			   ut_user_stack(s, r, &got) == UT_IMMEDIATE && got.nr == 1 &&
+			   got.ip[0] == sh->st2.ip[0];
+	EXPECT_EQ(1, changed);
 	EXPECT_EQ(0, ut_check(s, 0));
 }
 
