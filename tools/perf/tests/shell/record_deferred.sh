@@ -222,8 +222,8 @@ test_fallback()
 	check_messages "Not tried when forbidden" "defer_\|switching off deferred" 0
 }
 
-# trace WORDS: perf trace with callchains, messages and all in $log
-trace()
+# live WORDS: perf top and perf trace with callchains, messages and all in $log
+live()
 {
 	perf trace --call-graph "$1" --no-syscalls -e page-faults/period=1/ -- true \
 		> "$log" 2>&1 || {
@@ -231,26 +231,33 @@ trace()
 		fail "perf trace --call-graph $1"
 		return 1
 	}
-	if ! grep -q "page-faults/period=1/(" "$log" || ! grep -q "do_syscall_64" "$log"; then
+	(sleep 4; echo q) | perf top --stdio -d 1 --call-graph "$1" -e cpu-clock \
+		>> "$log" 2>&1 || {
 		cat "$log"
-		fail "perf trace --call-graph $1"
+		fail "perf top --call-graph $1"
+		return 1
+	}
+	if ! grep -q "page-faults/period=1/(" "$log" || ! grep -q "PerfTop:" "$log" ||
+	   ! grep -q "do_syscall_64" "$log"; then
+		cat "$log"
+		fail "perf trace and perf top, --call-graph $1"
 		return 1
 	fi
 }
 
-test_fallback_trace()
+test_fallback_live()
 {
 	if ! perf version --build-options 2> /dev/null | grep -q 'libtraceevent: \[ on'; then
-		echo "perf trace is not in this build [Skipped]"
+		echo "perf trace and perf top: no perf trace in this build [Skipped]"
 		return 0
 	fi
-	trace fp || return 0
-	check_messages "perf trace, silent by default" "WARNING\|deferred" 0
-	trace fp,defer || return 0
-	check_messages "perf trace, warning when asked for by name" \
-		"^WARNING: .* no deferred user callchains" 1
-	trace fp,nodefer || return 0
-	check_messages "perf trace, silent when forbidden" "WARNING\|deferred" 0
+	live fp || return 0
+	check_messages "perf trace and perf top, silent by default" "WARNING\|deferred" 0
+	live fp,defer || return 0
+	check_messages "perf trace and perf top, warning when asked for by name" \
+		"^WARNING: .* no deferred user callchains" 2
+	live fp,nodefer || return 0
+	check_messages "perf trace and perf top, silent when forbidden" "WARNING\|deferred" 0
 }
 
 test_attributes()
@@ -389,7 +396,7 @@ test_one_cpu
 perf record -vv -o "$data" -g -e cpu-clock -- true > /dev/null 2> "$log"
 if grep -q "switching off deferred callchain support" "$log"; then
 	test_fallback
-	test_fallback_trace
+	test_fallback_live
 	if [ $err -eq 0 ]; then
 		echo "The kernel has no deferred user callchains [Skipped]"
 		err=2
