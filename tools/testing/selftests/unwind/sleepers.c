@@ -2250,15 +2250,20 @@ static void orphan(void *arg)
 	fall_asleep(sh);
 }
 
-static void leave_an_orphan(void *arg)
+/* A child of this process, which ends; tid is the child's */
+static void leave(ut_fn child, struct shared *sh)
 {
-	struct shared *sh = arg;
 	pid_t pid = fork();
 
 	if (!pid)
-		ut_ladder(6, orphan, sh);
+		ut_ladder(6, child, sh);
 	sh->tid = pid;
 	_exit(0);
+}
+
+static void leave_an_orphan(void *arg)
+{
+	leave(orphan, arg);
 }
 
 TEST_F(at_the_end, buffer_full_of_inherited)
@@ -2314,13 +2319,7 @@ static void orphan_everywhere(void *arg)
 
 static void leave_an_orphan_everywhere(void *arg)
 {
-	struct shared *sh = arg;
-	pid_t pid = fork();
-
-	if (!pid)
-		ut_ladder(6, orphan_everywhere, sh);
-	sh->tid = pid;
-	_exit(0);
+	leave(orphan_everywhere, arg);
 }
 
 TEST_F(at_the_end, groups_full_of_inherited)
