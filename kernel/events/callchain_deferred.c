@@ -321,16 +321,19 @@ static void perf_defer_write(struct perf_event *event,
 	struct perf_output_handle handle __uninitialized;
 	struct perf_sample_data sample __uninitialized;
 	bool before = output->written;
+	atomic64_t *lost_samples;
 	unsigned int nr, room;
+	s64 lost;
 
 	/* Nobody can read it from here, and another event may take it. */
 	if (unlikely(!perf_defer_has_buffer_rcu(event)))
 		return;
 	output->written = true;
 
+	lost_samples = &(event->parent ?: event)->lost_samples;
 	if (unlikely(output->lose)) {
 		/* As __perf_output_begin() has it. */
-		atomic64_inc(&(event->parent ?: event)->lost_samples);
+		atomic64_inc(lost_samples);
 		return;
 	}
 
@@ -351,9 +354,10 @@ static void perf_defer_write(struct perf_event *event,
 		output->full = true;
 		return;
 	}
+	lost = atomic64_read(lost_samples);
 	if (perf_output_begin(&handle, &sample, event, output->record.header.size)) {
 		/* Without a buffer, which has gone just now, no loss is counted. */
-		output->written = before || perf_defer_has_buffer_rcu(event);
+		output->written = before || atomic64_read(lost_samples) != lost;
 		return;
 	}
 
@@ -690,19 +694,31 @@ static bool perf_defer_may_call(int cpu)
 	return may;
 }
 
-/* To an event that may have been removed or disabled since it was looked at. */
+/*
+ * To an event that may have been removed or disabled since it was looked at. Called by
+ * perf_defer_call_cpu(), with interrupts off.
+ */
 static void perf_defer_write_counting(void *data)
 {
 	struct perf_defer_output *output = data;
+	struct perf_defer_session *session = output->session;
+	struct perf_event *event = output->event;
 
-	if (perf_defer_counts(output->event))
-		perf_defer_write(output->event, output);
+	/*
+	 * What is in the list has perf_defer_exit() yet to come, which waits for the
+	 * irq_work that wakes the readers. It is that of the event with the buffer.
+	 */
+	raw_spin_lock(&session->lock);
+	if (!list_empty(&(event->parent ?: event)->defer_entry) &&
+	    perf_defer_counts(event))
+		perf_defer_write(event, output);
+	raw_spin_unlock(&session->lock);
 }
 
 /*
  * To an event of the current task that counts on some other CPU only, be it offline.
- * The event is freed by call_rcu() in __free_event(), so it is there until that CPU
- * has answered.
+ * The event and its parent are freed by call_rcu() in __free_event(), so they are there
+ * until that CPU has answered.
  */
 static void perf_defer_write_task(struct perf_defer_output *output)
 {
@@ -1263,11 +1279,11 @@ void perf_defer_exit(struct perf_event *event)
 	/* Inherited ones are in no list. */
 	if (!list_empty(&event->defer_entry)) {
 		raw_spin_lock_irq(&session->lock);
-		list_del(&event->defer_entry);
+		list_del_init(&event->defer_entry);
 		raw_spin_unlock_irq(&session->lock);
 		/*
-		 * From another CPU's list of those that are gone it may have been
-		 * written to, and have a reader to wake, since _free_event() did this.
+		 * While it was in the list another CPU may have written to it, so that
+		 * there is a reader to wake, since _free_event() did this.
 		 */
 		if (irq_work_is_busy(&event->pending_irq))
 			irq_work_sync(&event->pending_irq);
@@ -1314,7 +1330,7 @@ static bool perf_defer_takes(struct perf_event *event)
  * perf_defer_disable - an event is about to be disabled
  * @event:	the event; those that were inherited from it are disabled with it
  *
- * Context: Task context, ctx->mutex held.
+ * Context: Task context, ctx->mutex and ctx->lock held.
  */
 void perf_defer_disable(struct perf_event *event)
 {
@@ -1326,8 +1342,8 @@ void perf_defer_disable(struct perf_event *event)
  * perf_defer_enable - an event is about to be enabled
  * @event:	the event; those that were inherited from it are enabled with it
  *
- * Context: Any, while nobody else disables it: ctx->mutex held, or its own task that
- * enables it in an execve().
+ * Context: Any, while nobody else disables it: ctx->mutex held, or ctx->lock by its own
+ * task that enables it in an execve().
  */
 void perf_defer_enable(struct perf_event *event)
 {
@@ -1532,10 +1548,16 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 		output.written = false;
 		perf_defer_write_remote(&output);
 	}
-	/* Its buffer has been unmapped just now: the next event may have one. */
-	if (!output.written &&
-	    perf_defer_unset_drained(session, output.record.cookie))
-		err = -ENOSPC;
+	if (!output.written) {
+		/*
+		 * Its buffer has been unmapped just now: the next event may have one.
+		 * Unless the task has come by, and left its stack to this one: lost.
+		 */
+		if (perf_defer_unset_drained(session, output.record.cookie))
+			err = -ENOSPC;
+		else
+			atomic64_inc(&event->lost_samples);
+	}
 out:
 	perf_defer_put_ids(&ids);
 	return err;
@@ -1754,7 +1776,8 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 		       !perf_defer_is_drained(session, left->cookie);
 		if (keep) {
 			perf_defer_write_remote(&output);
-			keep = others && (output.full || !output.written);
+			/* Only where there are others may it be full. */
+			keep = output.full || (ending && !output.written);
 		}
 		if (keep) {
 			/* Who has a turn has not been here: it waits for @drain. */
