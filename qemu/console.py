@@ -131,6 +131,26 @@ def reports(text, allow=(), races_of=None, elsewhere=None):
     return found
 
 
+# What the base says last before it stops all CPUs but one (kernel/reboot.c)
+_GOING = re.compile(r"reboot: (?:Power down|Restarting system|"
+                    r"(?:Power off not available: )?System halted)")
+
+
+def until_power_off(text):
+    """The console of a guest that was done, without how its CPUs stopped.
+
+    Each of them takes itself offline when it is told to stop, and one that has
+    not been told yet may still wake it up: "sched: Unexpected reschedule of
+    offline CPU#1!". On real machines the two are a few instructions apart, in
+    QEMU as long as the host lets a CPU wait.
+    """
+    lines = text.split("\n")
+    for number in range(len(lines) - 1, -1, -1):
+        if _GOING.match(title_of(lines[number])):
+            return "\n".join(lines[:number + 1])
+    return text
+
+
 def excerpt(text, found, before=2, after=24, limit=3):
     """The lines around the first @limit reports, for a person to read."""
     lines = [clean(line) for line in text.split("\n")]

@@ -1570,6 +1570,22 @@ def run_guest(layer):
                kinds)
     layer.test("a data race is told by the functions that it names", races)
 
+    def stopping():
+        warning = "\n".join((
+            "[  210.943451] ------------[ cut here ]------------",
+            "[  210.944188] sched: Unexpected reschedule of offline CPU#1!",
+            "[  210.945192] WARNING: CPU: 3 PID: 0 at arch/x86/kernel/apic/ipi"
+            ".c:70 native_smp_send_reschedule+0x33/0x40"))
+        for said in ("[  210.940000] reboot: Power down",
+                     "[  210.940000][    T1] reboot: System halted"):
+            for text, reports in ((f"{said}\n{warning}", 0),
+                                  (f"{warning}\n{said}", 1), (warning, 1),
+                                  (f"{warning}\n{said}\n{warning}", 1)):
+                text = console.until_power_off(text)
+                assert len(console.reports(text)) == reports, text
+
+    layer.test("what stops is not heard, what was said before is", stopping)
+
     def statuses():
         expect(run("status", "echo out; echo err >&2; exit 3"), 3,
                "out\nerr\n")
