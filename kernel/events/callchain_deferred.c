@@ -75,7 +75,10 @@
 #define PERF_DEFER_LOCK_MS	200
 #define PERF_DEFER_MORE		2
 
-/* How long a task on its way out waits for a CPU that is going offline, or coming. */
+/*
+ * How long who writes into the buffer of a CPU that is offline waits for one that is
+ * going there, or coming back.
+ */
 #define PERF_DEFER_HOTPLUG_MS	1000
 
 /**
@@ -206,7 +209,7 @@ struct perf_defer_output {
 	struct unwind_stacktrace	*trace;
 	/* an event took it, or counted it as lost */
 	bool				written;
-	/* only if there is room; is there not? */
+	/* only if there is room, and it is not to be lost; is there not? */
 	bool				careful;
 	bool				full;
 	/* for perf_defer_write_cpu(): of which CPU, and list of events */
@@ -332,6 +335,10 @@ static void perf_defer_write(struct perf_event *event,
 
 	lost_samples = &(event->parent ?: event)->lost_samples;
 	if (unlikely(output->lose)) {
+		if (output->careful) {
+			output->full = true;
+			return;
+		}
 		/* As __perf_output_begin() has it. */
 		atomic64_inc(lost_samples);
 		return;
@@ -522,18 +529,65 @@ static void perf_defer_call_cpu(int cpu, smp_call_func_t func,
 	raw_spin_unlock_irqrestore(&offline_lock, flags);
 }
 
-static void perf_defer_write_remote(struct perf_defer_output *output)
+/*
+ * From here to cpus_read_unlock() no CPU comes or goes. Not cpus_read_lock(): one that
+ * is going may wait for what the current task serves, a block device of user space for
+ * one, and would wait for ever.
+ */
+static bool perf_defer_hold_cpus(unsigned int ms)
 {
-	struct perf_event *event = output->event;
+	unsigned long end = jiffies + msecs_to_jiffies(ms);
 
-	if (event->cpu < 0) {
-		perf_event_call(event, perf_defer_write_here, output);
+	while (!cpus_read_trylock()) {
+		if (time_after_eq(jiffies, end))
+			return false;
+		schedule_timeout_uninterruptible(1);
+	}
+	return true;
+}
+
+/*
+ * Have @ask call CPUs for @output, first where nothing has to be waited for. Returns
+ * false when CPUs came and went for @ms, and @ask could not but count a loss.
+ */
+static bool perf_defer_ask(struct perf_defer_output *output,
+			   void (*ask)(struct perf_defer_output *output),
+			   unsigned int ms)
+{
+	bool held;
+
+	output->hotplug = PERF_DEFER_ONLINE;
+	output->offline = false;
+	ask(output);
+	if (likely(!output->offline || output->written))
+		return true;
+
+	held = perf_defer_hold_cpus(ms);
+	output->hotplug = held ? PERF_DEFER_HELD : PERF_DEFER_LOSE;
+	ask(output);
+	if (held)
+		cpus_read_unlock();
+	return held;
+}
+
+static void perf_defer_ask_event_cpu(struct perf_defer_output *output)
+{
+	perf_defer_call_cpu(output->event->cpu, perf_defer_write_here, output);
+}
+
+static void perf_defer_write_remote(struct perf_defer_drain *drain,
+				    struct perf_defer_output *output)
+{
+	if (output->event->cpu < 0) {
+		perf_event_call(output->event, perf_defer_write_here, output);
 		return;
 	}
 
-	guard(cpus_read_lock)();
-	output->hotplug = PERF_DEFER_HELD;
-	perf_defer_call_cpu(event->cpu, perf_defer_write_here, output);
+	/* Once an event that is disabled, however many stacks there are. */
+	if (!perf_defer_ask(output, perf_defer_ask_event_cpu,
+			    drain->hurry ? 0 : PERF_DEFER_HOTPLUG_MS))
+		drain->hurry = true;
+	output->lose = false;
 }
 
 /*
@@ -765,24 +819,6 @@ static void perf_defer_ask_cpus(struct perf_defer_output *output)
 	}
 }
 
-/*
- * From here to cpus_read_unlock() no CPU comes or goes. Not cpus_read_lock(): one that
- * is going may wait for what the current task serves, a block device of user space for
- * one, and would wait for ever.
- */
-static bool perf_defer_hold_cpus(void)
-{
-	unsigned long end = jiffies + msecs_to_jiffies(PERF_DEFER_HOTPLUG_MS);
-
-	while (!cpus_read_trylock()) {
-		if (time_after(jiffies, end))
-			return false;
-		schedule_timeout_uninterruptible(1);
-	}
-	return true;
-}
-
-/* The same, first where nothing has to be waited for. */
 static void perf_defer_write_elsewhere(struct perf_defer_output *output)
 {
 	/* Those CPUs run other tasks. */
@@ -792,19 +828,7 @@ static void perf_defer_write_elsewhere(struct perf_defer_output *output)
 	};
 
 	output->ids = &ids;
-	output->hotplug = PERF_DEFER_ONLINE;
-	output->offline = false;
-	perf_defer_ask_cpus(output);
-	if (output->offline && !output->written) {
-		if (perf_defer_hold_cpus()) {
-			output->hotplug = PERF_DEFER_HELD;
-			perf_defer_ask_cpus(output);
-			cpus_read_unlock();
-		} else {
-			output->hotplug = PERF_DEFER_LOSE;
-			perf_defer_ask_cpus(output);
-		}
-	}
+	perf_defer_ask(output, perf_defer_ask_cpus, PERF_DEFER_HOTPLUG_MS);
 	output->ids = NULL;
 	output->lose = false;
 }
@@ -1537,7 +1561,7 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 	 * may have some. The last one has to count what is lost.
 	 */
 	output.careful = true;
-	perf_defer_write_remote(&output);
+	perf_defer_write_remote(drain, &output);
 	if (output.full) {
 		if (!perf_defer_is_last(drain) &&
 		    perf_defer_unset_drained(session, output.record.cookie)) {
@@ -1546,7 +1570,7 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 		}
 		output.careful = false;
 		output.written = false;
-		perf_defer_write_remote(&output);
+		perf_defer_write_remote(drain, &output);
 	}
 	if (!output.written) {
 		/*
@@ -1775,7 +1799,7 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 			perf_defer_may_show_all(event)) &&
 		       !perf_defer_is_drained(session, left->cookie);
 		if (keep) {
-			perf_defer_write_remote(&output);
+			perf_defer_write_remote(drain, &output);
 			/* Only where there are others may it be full. */
 			keep = output.full || (ending && !output.written);
 		}
@@ -1837,6 +1861,7 @@ void perf_defer_drain_begin(struct perf_defer_drain *drain)
 	unsigned long waiting = 0;
 
 	drain->turn = false;
+	drain->hurry = false;
 	if (!event->attr.defer_output)
 		return;
 
@@ -1930,8 +1955,9 @@ static void perf_defer_drain_all(struct perf_defer_drain *drain)
  * of the walks; where tasks are running at most PERF_DEFER_DRAIN_MS, once for all
  * events that are disabled within a second and once more for the last one, and then
  * an interrupt of each CPU on which one still is; where memory maps are locked at most
- * PERF_DEFER_LOCK_MS, once for each such task; where other threads disable events of
- * the session, theirs. An event without a buffer hands out the stack of the current
+ * PERF_DEFER_LOCK_MS, once for each such task; where the event's CPU is offline, and
+ * another one comes or goes, at most PERF_DEFER_HOTPLUG_MS; where other threads disable
+ * events of the session, theirs. An event without a buffer hands out the stack of the current
  * task, no more.
  *
  * Context: Task context, may sleep. No lock of the event or its context is held.

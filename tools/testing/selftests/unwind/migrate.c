@@ -710,8 +710,61 @@ TEST_F_TIMEOUT(hotplug, another_cpu_is_going, 60)
 	ut_disable(&self->s);
 }
 
-/* It does wait for the buffer of a CPU that is offline, for a second; then it is a loss. */
-TEST_F_TIMEOUT(hotplug, another_cpu_is_going_behind_the_recorded, 60)
+/* Nor does who ends a profile, who may be whom it waits for as well. */
+TEST_F_TIMEOUT(hotplug, another_cpu_is_going_at_the_end, 60)
+{
+	struct ut_opts opts = { .pid = -1, .per_cpu = true };
+	struct ut_rec *sample, *rec;
+	struct going g;
+	struct hot *h;
+	double begin, took;
+	int tp;
+
+	if (self->nr_cpus < 3)
+		SKIP(return, "needs three CPUs");
+	h = ut_shared(sizeof(*h));
+	ASSERT_NE(NULL, h);
+	h->cpu = self->cpus[1];
+	ASSERT_EQ(0, pipe(h->pipe));
+	ASSERT_EQ(0, ut_fork(&self->c, hot_child, h));
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read");
+	ASSERT_LE(0, tp);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	while (!UT_READ(h->st.nr))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, going(&g, self->cpu));
+	begin = seconds();
+	ASSERT_EQ(0, disable_cpu(&self->s, self->cpus[0]));
+	took = seconds() - begin;
+	ASSERT_TRUE(gone(&g));
+	TH_LOG("%.3f s", took);
+	EXPECT_GT(GOING_SECONDS / 4.0, took);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	sample = ut_sample(&self->s, tp, self->c.pid, 0);
+	ASSERT_TRUE(ut_stack_is(&self->s, sample, &h->st));
+	rec = ut_record_of(&self->s, self->c.pid, sample->cookie);
+	ASSERT_NE(NULL, rec);
+	EXPECT_EQ(self->cpus[0], self->s.ring[rec->ring].cpu);
+	ut_disable(&self->s);
+	ASSERT_EQ(1, write(h->pipe[1], "x", 1));
+	ASSERT_EQ(0, ut_wait(&self->c));
+}
+
+enum who_waits {
+	TASK,
+	LAST_END,
+	FIRST_END,
+};
+
+/*
+ * Both wait for the buffer of a CPU that is offline, for a second; then it is a loss, if
+ * the event of that CPU is the only one that is enabled, and else the next one's.
+ */
+static void behind_the_recorded(struct __test_metadata *_metadata,
+				struct _test_data_hotplug *self, enum who_waits who)
 {
 	struct ut_opts opts = { .pid = -1, .per_cpu = true };
 	__u64 lost_samples, lost;
@@ -733,7 +786,7 @@ TEST_F_TIMEOUT(hotplug, another_cpu_is_going_behind_the_recorded, 60)
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read");
 	ASSERT_LE(0, tp);
 	ASSERT_EQ(0, ut_enable(&self->s));
-	for (i = 0; i + 1 < self->nr_cpus; i++)
+	for (i = 0; who != FIRST_END && i + 1 < self->nr_cpus; i++)
 		ASSERT_EQ(0, disable_cpu(&self->s, self->cpus[i]));
 	ASSERT_EQ(0, ut_go(&self->c));
 	while (!UT_READ(h->st.nr))
@@ -742,21 +795,53 @@ TEST_F_TIMEOUT(hotplug, another_cpu_is_going_behind_the_recorded, 60)
 	ASSERT_EQ(0, ut_set_online(self->cpu, false)) TH_LOG("CONFIG_HOTPLUG_CPU?");
 	ASSERT_EQ(0, going(&g, last));
 	begin = seconds();
-	ASSERT_EQ(1, write(h->pipe[1], "x", 1));
-	ASSERT_EQ(0, ut_wait(&self->c));
+	if (who != TASK) {
+		ASSERT_EQ(0, disable_cpu(&self->s, self->cpu));
+	} else {
+		ASSERT_EQ(1, write(h->pipe[1], "x", 1));
+		ASSERT_EQ(0, ut_wait(&self->c));
+	}
 	took = seconds() - begin;
 	ASSERT_TRUE(gone(&g));
 	ASSERT_EQ(0, ut_set_online(last, true));
 	TH_LOG("%.3f s", took);
 	EXPECT_LT(0.9, took);
 	EXPECT_GT(GOING_SECONDS * 3 / 4.0, took);
+	if (who == FIRST_END)
+		ASSERT_EQ(0, disable_cpu(&self->s, self->cpus[0]));
+	if (who != TASK) {
+		ASSERT_EQ(1, write(h->pipe[1], "x", 1));
+		ASSERT_EQ(0, ut_wait(&self->c));
+	}
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_EQ(1, ut_count_samples(&self->s, tp, self->c.pid));
+	if (who == FIRST_END) {
+		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, self->c.pid, 0),
+					&h->st));
+		EXPECT_EQ(0, ut_check(&self->s, 0));
+		ut_disable(&self->s);
+		return;
+	}
 	EXPECT_EQ(0, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
 	ASSERT_EQ(0, ut_lost(&self->s, &lost_samples, &lost));
 	EXPECT_EQ(0, lost_samples);
 	EXPECT_EQ(1, lost);
 	ut_disable(&self->s);
+}
+
+TEST_F_TIMEOUT(hotplug, another_cpu_is_going_behind_the_recorded, 60)
+{
+	behind_the_recorded(_metadata, self, TASK);
+}
+
+TEST_F_TIMEOUT(hotplug, another_cpu_is_going_behind_the_recorded_at_the_end, 60)
+{
+	behind_the_recorded(_metadata, self, LAST_END);
+}
+
+TEST_F_TIMEOUT(hotplug, another_cpu_is_going_before_another_end, 60)
+{
+	behind_the_recorded(_metadata, self, FIRST_END);
 }
 
 static void hot_caller(void *arg)
