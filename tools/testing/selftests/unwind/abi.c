@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "../kselftest_harness.h"
@@ -546,6 +547,7 @@ TEST_F(abi, with_regs_and_stack_user)
 	};
 	struct ut_rec *r;
 	struct ut_stack st;
+	unsigned int i, n;
 	__u64 *w;
 	int tp;
 
@@ -560,11 +562,84 @@ TEST_F(abi, with_regs_and_stack_user)
 	ASSERT_EQ(0, ut_drain(&self->s));
 	r = ut_sample(&self->s, tp, 0, 0);
 	EXPECT_TRUE(ut_stack_is(&self->s, r, &st));
-	/* Behind the callchain: abi, sp, ip, size of the stack. */
+	/* Behind the callchain: abi, sp, ip, size of the stack, its bytes, size of those. */
 	w = r->ips + r->nr;
 	EXPECT_EQ(PERF_SAMPLE_REGS_ABI_64, w[0]);
 	EXPECT_EQ(st.ip[0], w[2]);
-	EXPECT_EQ(256, w[3]);
+	ASSERT_EQ(256, w[3]);
+	EXPECT_EQ(256, w[4 + 256 / sizeof(*w)]);
+	/* The frames that the record has are there: return addresses, in order. */
+	for (i = 0, n = 1; i < 256 / sizeof(*w); i++)
+		n += n < st.nr && w[4 + i] == st.ip[n];
+	EXPECT_LE(4, n);
+}
+
+struct over {
+	struct ut_stack	st;
+	void		*page;
+};
+
+static void map_over(void *arg)
+{
+	struct over *over = arg;
+
+	ut_syscall(&over->st, __NR_mmap, (long)over->page, sysconf(_SC_PAGESIZE),
+		   PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+/* The record is there before the one that says what has taken the place of code. */
+TEST_F(abi, before_an_unmap)
+{
+	struct ut_opts opts = self_task;
+	struct ut_rec *sample, *record, *map = NULL;
+	unsigned int i, calls = 0;
+	struct ut_stack got;
+	struct over over;
+	int enter, exit;
+
+	over.page = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ | PROT_EXEC,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, over.page);
+	opts.sideband = true;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_mmap");
+	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_mmap");
+	ASSERT_LE(0, enter);
+	ASSERT_LE(0, exit);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(5, map_over, &over));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	/* The ladder's own stack is mapped, too. */
+	for (i = 0; (sample = ut_sample(&self->s, enter, 0, i)); i++) {
+		ut_user_stack(&self->s, sample, &got);
+		if (got.nr && got.ip[0] == over.st.ip[0])
+			break;
+	}
+	ASSERT_NE(NULL, sample);
+	ASSERT_TRUE(ut_stack_is(&self->s, sample, &over.st));
+	record = ut_record_of(&self->s, gettid(), sample->cookie);
+	ASSERT_NE(NULL, record);
+	for (i = 0; i < self->s.nr_recs; i++) {
+		struct ut_rec *r = &self->s.rec[i];
+
+		/* Behind the header: pid, tid, address. */
+		if ((r->type == PERF_RECORD_MMAP || r->type == PERF_RECORD_MMAP2) &&
+		    ((__u64 *)r->raw)[2] == (unsigned long)over.page)
+			map = r;
+	}
+	ASSERT_NE(NULL, map);
+	EXPECT_LT(record, map);
+	for (i = 0; (sample = ut_sample(&self->s, exit, 0, i)); i++) {
+		ut_user_stack(&self->s, sample, &got);
+		if (!got.nr || got.ip[0] != over.st.ip[0])
+			continue;
+		EXPECT_TRUE(ut_stack_is_late(&self->s, sample, &over.st));
+		calls++;
+	}
+	EXPECT_EQ(1, calls);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+	munmap(over.page, sysconf(_SC_PAGESIZE));
 }
 
 /* A buffer that is full loses records like any other's, and counts them. */
