@@ -18,6 +18,8 @@ READERS = {
     "report --stats": ["report", "--stats"],
     "inject": ["inject", "-o", "/dev/null"],
     "inject, merged": ["inject", "--merge-callchains", "-o", "/dev/null"],
+    # what stands in the header of a file comes as events
+    "inject, merged, pipe": ["inject", "--merge-callchains", "-o", "-"],
     # these go through callchains themselves. So do sched timehist, kmem, lock,
     # kwork and timechart, but of tracepoints only, which are not in the corpus
     "convert": ["data", "convert", "--force", "--to-json", "{log}.json"],
@@ -159,7 +161,8 @@ PAGES = {
         NOT_THERE, "stderr", "dlfilters"])],
     "perf-report": [("--stats", ["deferred user callchains", NOT_THERE])],
     "perf-inject": [("--merge-callchains", ["ordinary callchains",
-                                            "passed through"])],
+                                            "passed through",
+                                            "no timestamps"])],
     "perf-config": [("call-graph.*", ["'fp,nodefer'"])],
     "perf-top": [("--call-graph", ['"nodefer"'])],
     "perf-trace": [("--call-graph", ["'fp,nodefer'"]),
