@@ -4,6 +4,7 @@
  * taken in it and in whatever context.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/hw_breakpoint.h>
 #include <sched.h>
 #include <signal.h>
@@ -529,6 +530,7 @@ TEST_F_TIMEOUT(entry, interrupts_in_one_system_call, 120)
 struct spin {
 	struct ut_stack	st;
 	unsigned long	from, to;	/* where it has its frame */
+	int		cpu;		/* where it runs, in the test that says so */
 };
 
 static ut_noinline unsigned long here(void)
@@ -558,6 +560,16 @@ static ut_noinline void spin(void *arg)
 	asm volatile("" : : : "memory");	/* no tail call */
 }
 
+static int write_byte(const char *path, char byte)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	int err = fd < 0 || write(fd, &byte, 1) != 1;
+
+	if (fd >= 0)
+		close(fd);
+	return err ? -1 : 0;
+}
+
 /* Interrupts of the program itself: each is an entry of its own. */
 TEST_F_TIMEOUT(entry, interrupts_of_the_program, 60)
 {
@@ -585,6 +597,68 @@ TEST_F_TIMEOUT(entry, interrupts_of_the_program, 60)
 		in_spin++;
 	}
 	EXPECT_LE(3, in_spin);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static void spin_elsewhere(void *arg)
+{
+	struct spin *sp = arg;
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(sp->cpu, &set);
+	if (!sched_setaffinity(0, sizeof(set), &set))
+		ut_ladder(7, spin, sp);
+}
+
+/*
+ * NMIs of the program itself, which lead through no exit work: an interrupt comes behind
+ * them for that, before another instruction of the program.
+ */
+TEST_F_TIMEOUT(entry, nmi_of_the_program, 120)
+{
+	struct spin *sp = ut_shared(sizeof(*sp));
+	unsigned int i, in_spin = 0;
+	int cpus[UT_MAX_CPUS], handler;
+	struct ut_opts opts = {};
+	struct ut_stack got;
+	struct ut_child c;
+	struct ut_rec *r;
+	cpu_set_t set;
+
+	ASSERT_NE(NULL, sp);
+	if (ut_online_cpus(cpus, UT_MAX_CPUS) < 2)
+		SKIP(return, "needs two CPUs");
+	sp->cpu = cpus[1];
+	CPU_ZERO(&set);
+	CPU_SET(cpus[0], &set);
+	ASSERT_EQ(0, sched_setaffinity(0, sizeof(set), &set));
+	ASSERT_EQ(0, ut_fork(&c, spin_elsewhere, sp));
+	opts.pid = c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	handler = ut_add_tracepoint(&self->s, "nmi", "nmi_handler");
+	ASSERT_LE(0, handler);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&c));
+	while (!UT_READ(sp->from))
+		usleep(1000);
+	/* Shows where all other CPUs are, by an NMI to each. */
+	for (i = 0; i < 3; i++)
+		ASSERT_EQ(0, write_byte("/proc/sysrq-trigger", 'l'))
+			TH_LOG("CONFIG_MAGIC_SYSRQ?");
+	ASSERT_EQ(0, ut_wait(&c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; (r = ut_sample(&self->s, handler, c.pid, i)); i++) {
+		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
+		ASSERT_LT(0, got.nr);
+		if (got.ip[0] < sp->from || got.ip[0] >= sp->to)
+			continue;
+		sp->st.ip[0] = got.ip[0];
+		EXPECT_TRUE(ut_same_stack(&got, &sp->st));
+		in_spin++;
+	}
+	EXPECT_LE(1, in_spin);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 

@@ -1518,6 +1518,13 @@ static void disable_a_part(struct __test_metadata *_metadata, struct ut_session 
 	usleep(50000);
 	tid = inherit ? UT_READ(sh->tid) : c->pid;
 	ASSERT_LT(0, tid);
+	if (!inherit) {
+		/* The call has an event yet that will take its record. */
+		ASSERT_EQ(cpus[0], s->ring[0].cpu);
+		ASSERT_EQ(0, ioctl(s->ring[0].fd, PERF_EVENT_IOC_DISABLE, 0));
+		ASSERT_EQ(0, ut_drain(s));
+		EXPECT_EQ(0, ut_count(s, UT_RECORD_CALLCHAIN_DEFERRED, tid));
+	}
 	ASSERT_EQ(0, ut_disable(s));
 	ASSERT_EQ(0, ut_drain(s));
 	EXPECT_TRUE(ut_stack_is(s, ut_sample(s, 0, tid, 0), &sh->st));
