@@ -103,6 +103,7 @@ unwind_deferred_still_waits(const struct unwind_work *work)
  * running entry: signal delivery, rt_sigreturn, a uprobe, a tracer. Before such a
  * change it hands out what was asked for so far, and after it what was asked for
  * meanwhile.
+ * And before an mmap() that takes the place of code.
  *
  * User memory is paged in, unless the task is dying in a way that nothing could
  * end the wait for it any more: then it counts as not readable.

@@ -1575,7 +1575,9 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 	if (!output.written) {
 		/*
 		 * Its buffer has been unmapped just now: the next event may have one.
-		 * Unless the task has come by, and left its stack to this one: lost.
+		 * Unless the task has come by, and left its stack to this one: lost. One
+		 * that wrote it by itself, as a sample had named it again, is taken for
+		 * such, too.
 		 */
 		if (perf_defer_unset_drained(session, output.record.cookie))
 			err = -ENOSPC;
