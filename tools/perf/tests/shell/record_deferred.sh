@@ -231,7 +231,17 @@ live()
 		fail "perf trace --call-graph $1"
 		return 1
 	}
-	(sleep 4; echo q) | perf top --stdio -d 1 --call-graph "$1" -e cpu-clock \
+	# what is typed before the first display is thrown away, and behind the end
+	# of what is typed it would look for more without end
+	(
+		for _ in $(seq 100); do
+			grep -q "PerfTop:" "$log" && break
+			sleep 1
+		done
+		sleep 1
+		echo q
+		sleep 2
+	) | timeout 150 perf top --stdio -d 1 --call-graph "$1" -e cpu-clock \
 		>> "$log" 2>&1 || {
 		cat "$log"
 		fail "perf top --call-graph $1"

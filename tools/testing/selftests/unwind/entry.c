@@ -531,6 +531,7 @@ struct spin {
 	struct ut_stack	st;
 	unsigned long	from, to;	/* where it has its frame */
 	int		cpu;		/* where it runs, in the test that says so */
+	int		held;		/* not to end before the test has let it */
 };
 
 static ut_noinline unsigned long here(void)
@@ -554,7 +555,7 @@ static ut_noinline void spin(void *arg)
 		for (i = 0; i < 100000; i++)
 			asm volatile("" : : : "memory");
 		clock_gettime(CLOCK_MONOTONIC, &now);
-	} while (now.tv_sec < end.tv_sec ||
+	} while (UT_READ(sp->held) || now.tv_sec < end.tv_sec ||
 		 (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
 	sp->to = here();
 	asm volatile("" : : : "memory");	/* no tail call */
@@ -575,8 +576,8 @@ TEST_F_TIMEOUT(entry, interrupts_of_the_program, 60)
 {
 	unsigned int i, in_spin = 0;
 	struct ut_stack got;
+	struct spin sp = {};
 	struct ut_rec *r;
-	struct spin sp;
 	int clock;
 
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
@@ -630,6 +631,7 @@ TEST_F_TIMEOUT(entry, nmi_of_the_program, 120)
 	if (ut_online_cpus(cpus, UT_MAX_CPUS) < 2)
 		SKIP(return, "needs two CPUs");
 	sp->cpu = cpus[1];
+	sp->held = 1;
 	CPU_ZERO(&set);
 	CPU_SET(cpus[0], &set);
 	ASSERT_EQ(0, sched_setaffinity(0, sizeof(set), &set));
@@ -646,6 +648,7 @@ TEST_F_TIMEOUT(entry, nmi_of_the_program, 120)
 	for (i = 0; i < 3; i++)
 		ASSERT_EQ(0, write_byte("/proc/sysrq-trigger", 'l'))
 			TH_LOG("CONFIG_MAGIC_SYSRQ?");
+	__atomic_store_n(&sp->held, 0, __ATOMIC_RELEASE);
 	ASSERT_EQ(0, ut_wait(&c));
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));

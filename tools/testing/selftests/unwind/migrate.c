@@ -807,8 +807,11 @@ static void behind_the_recorded(struct __test_metadata *_metadata,
 	TH_LOG("%.3f s", took);
 	EXPECT_LT(0.9, took);
 	EXPECT_GT(GOING_SECONDS * 3 / 4.0, took);
-	if (who == FIRST_END)
+	if (who == FIRST_END) {
 		ASSERT_EQ(0, disable_cpu(&self->s, self->cpus[0]));
+		/* And nobody else's calls behind that. */
+		ut_disable(&self->s);
+	}
 	if (who != TASK) {
 		ASSERT_EQ(1, write(h->pipe[1], "x", 1));
 		ASSERT_EQ(0, ut_wait(&self->c));
@@ -819,7 +822,6 @@ static void behind_the_recorded(struct __test_metadata *_metadata,
 		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, self->c.pid, 0),
 					&h->st));
 		EXPECT_EQ(0, ut_check(&self->s, 0));
-		ut_disable(&self->s);
 		return;
 	}
 	EXPECT_EQ(0, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
