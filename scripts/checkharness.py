@@ -701,6 +701,8 @@ def run_scripts(layer):
                packages, layer)
     layer.test("flame graphs: well-formed, self-contained, true to the samples",
                flame_graphs, layer)
+    layer.test("one instruction more on the way through a system call is told",
+               other_exit_paths, layer)
     layer.test("what could not be made is not tested as it was before",
                not_made, os.path.join(layer.dir, "not-made"))
     layer.test("what there is no time for is skipped, and nothing else",
@@ -1248,6 +1250,75 @@ def flame_graphs(layer):
     result = draw("--event", "no-such-event", f"One={text}")
     if not result.returncode or "no sample" not in result.stdout:
         raise Failure(f"without a sample: {result.stdout}")
+
+
+# two functions as scripts/same-exit-path reads them; {} is where they differ
+EXIT_PATH = """
+.globl _start, do_syscall_64, syscall_exit_to_user_mode, handler, other
+_start: ret
+{before}
+.type do_syscall_64, @function
+do_syscall_64:
+	mov	counter(%rip), %rax
+	call	{callee}
+{more}
+	jmp	syscall_exit_to_user_mode
+.size do_syscall_64, . - do_syscall_64
+.type syscall_exit_to_user_mode, @function
+syscall_exit_to_user_mode:
+	{clear}
+	{end}
+.size syscall_exit_to_user_mode, . - syscall_exit_to_user_mode
+handler: ret
+other: ret
+.data
+{data}
+counter: .quad 0
+"""
+
+
+def other_exit_paths(layer):
+    """scripts/same-exit-path on a pair that is the same, and on those that are
+    not."""
+    old, new = (f"andl ${mask}, 0x10(%rdi)"
+                for mask in ("0xfffffff9", "0xffffffe1"))
+
+    def link(name, **here):
+        source, image = layer.log(f"{name}.S"), layer.log(f"{name}.elf")
+        values = {"before": "", "callee": "handler", "more": "", "end": "ret",
+                  "clear": new, "data": "", **here}
+        with open(source, "w") as f:
+            f.write(EXIT_PATH.format(**values))
+        subprocess.run(["gcc", "-nostdlib", "-static", "-o", image, source,
+                        "-Wl,-Ttext=0xffffffff81000000,--build-id=none",
+                        "-no-pie"],
+                       check=True)
+        return image
+
+    def compare(status, says, base, series):
+        result = subprocess.run(
+            [os.path.join(TOP, "scripts", "same-exit-path"), base, series],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if result.returncode != status or says not in result.stdout:
+            raise Failure(f"{os.path.basename(series)}: status "
+                          f"{result.returncode}, not {status}, or no {says!r}:"
+                          f"\n{result.stdout}")
+
+    base = link("base", clear=old)
+    compare(0, "the mask is 0xffffffe1", base, link("series"))
+    # it lies elsewhere, as does what it looks at
+    compare(0, "the mask is 0xffffffe1", base, link(
+        "moved", before=".space 0x1234", data=".space 0x568"))
+    for name, says, here in (
+            ("nop", "+nop", {"more": "nop"}),
+            ("twice", "+andl", {"more": "andl $0xffffffe7, 0x10(%rdi)"}),
+            ("callee", "+call <other>", {"callee": "other"}),
+            ("where", "+andl", {"clear": new.replace("rdi", "rsi")}),
+            ("bits", "+andl", {"clear": new.replace("e1", "c1")}),
+            ("less", "-ret", {"end": ""}),
+            ("longer", "+ret", {"end": "ret; ret"})):
+        compare(1, says, base, link(name, **here))
+    compare(2, "the mask is in none of", base, link("none", clear="nop"))
 
 
 def lint():
