@@ -16,15 +16,22 @@
  * be built with the headers of any kernel, and runs on one without the series,
  * where it leaves out the deferred modes.
  *
+ * And what a profile of the whole system costs that is set up and ends again, by
+ * the number of threads there are, which are asleep and not sampled. That is the
+ * time of the thread which does it, without what it waits for.
+ *
  * usage: getppid [ROUNDS [MODE EVENTS [DEPTH]]]
  *
  * Output, a line a figure: mode events depth cost frames bytes
  *	cost	the least of all rounds, nanoseconds a call, in thousandths
  *	frames	user addresses of a stack
  *	bytes	of the buffer, for a call
+ * What a part of a profile costs is a mode of its own, such as deferred-teardown;
+ * the depth is the number of threads then.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -160,6 +167,11 @@ static const char *only;
 static unsigned int only_events;
 static int only_depth = -1;
 
+/* How many threads there are while profiles come and go. */
+static const unsigned int threads[] = { 10, 2000 };
+
+#define THREAD_STACK	(64UL << 10)
+
 static int fds[MAX_EVENTS + 1];
 static unsigned int nr_fds;
 static char *ring;
@@ -171,9 +183,12 @@ static void die(const char *what)
 	exit(1);
 }
 
+static bool whole_system;
+
 static int open_event(const struct attr *attr)
 {
-	return syscall(SYS_perf_event_open, attr, 0, 0, -1, 8 /* CLOEXEC */);
+	return syscall(SYS_perf_event_open, attr, whole_system ? -1 : 0, 0, -1,
+		       8 /* CLOEXEC */);
 }
 
 static uint64_t tracepoint_id(void)
@@ -396,12 +411,17 @@ static void see(struct seen *seen, const struct mode *mode)
 	__atomic_store_n((uint64_t *)(ring + PAGE_TAIL), head, __ATOMIC_RELEASE);
 }
 
-static uint64_t now(void)
+static uint64_t read_clock(clockid_t clock)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC_RAW, &ts);
+	clock_gettime(clock, &ts);
 	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
+static uint64_t now(void)
+{
+	return read_clock(CLOCK_MONOTONIC_RAW);
 }
 
 static __attribute__((noinline)) uint64_t calls(unsigned int nr)
@@ -460,6 +480,101 @@ static void run(const struct mode *mode, unsigned int depth)
 	fflush(stdout);
 }
 
+static void *stay_asleep(void *unused)
+{
+	for (;;)
+		pause();
+	return unused;
+}
+
+static unsigned int started;
+
+static void start_threads(unsigned int nr)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	if (pthread_attr_init(&attr) ||
+	    pthread_attr_setstacksize(&attr, THREAD_STACK))
+		die("pthread_attr_setstacksize");
+	for (; started < nr; started++) {
+		errno = pthread_create(&thread, &attr, stay_asleep, NULL);
+		if (errno)
+			die("pthread_create");
+	}
+	pthread_attr_destroy(&attr);
+	/* They run, and go to sleep. */
+	sleep(1);
+}
+
+enum part { SETUP, DISABLE, TEARDOWN, PARTS };
+
+static const char * const parts[PARTS] = { "setup", "disable", "teardown" };
+
+static bool add_profile(const struct mode *mode, uint64_t *best)
+{
+	const clockid_t clock = CLOCK_THREAD_CPUTIME_ID;
+	uint64_t taken[PARTS];
+	struct seen seen = {};
+
+	taken[SETUP] = read_clock(clock);
+	if (!open_mode(mode))
+		return false;
+	taken[SETUP] = read_clock(clock) - taken[SETUP];
+
+	syscall(SYS_getppid);
+	taken[DISABLE] = read_clock(clock);
+	if (ioctl(fds[0], IOC_DISABLE, 0))
+		die("PERF_EVENT_IOC_DISABLE");
+	taken[DISABLE] = read_clock(clock) - taken[DISABLE];
+
+	see(&seen, mode);
+	if (seen.bad || seen.samples != 1 || seen.records != is_deferred(mode)) {
+		fprintf(stderr,
+			"getppid: a profile, %s: void: %lu samples, %lu records, %lu bad ones\n",
+			mode->name, seen.samples, seen.records, seen.bad);
+		exit(1);
+	}
+
+	taken[TEARDOWN] = read_clock(clock);
+	close_mode();
+	taken[TEARDOWN] = read_clock(clock) - taken[TEARDOWN];
+
+	for (int part = 0; part < PARTS; part++)
+		if (taken[part] < best[part])
+			best[part] = taken[part];
+	return true;
+}
+
+/* Profiles of the whole system, of one sampled call each. */
+static void run_profiles(const struct mode *mode)
+{
+	uint64_t best[PARTS] = { UINT64_MAX, UINT64_MAX, UINT64_MAX };
+
+	for (unsigned int i = 0; i < rounds; i++)
+		if (!add_profile(mode, best))
+			return;
+	for (int part = 0; part < PARTS; part++)
+		printf("%s-%s 1 %u %lu 0 0\n", mode->name, parts[part],
+		       started, best[part] * 1000);
+	fflush(stdout);
+}
+
+static void all_profiles(void)
+{
+	static const struct mode of[] = {
+		{ "immediate",	IMMEDIATE,	1 },
+		{ "deferred",	DEFERRED,	1 },
+	};
+
+	whole_system = true;
+	for (size_t t = 0; t < sizeof(threads) / sizeof(*threads); t++) {
+		start_threads(threads[t]);
+		for (size_t m = 0; m < sizeof(of) / sizeof(*of); m++)
+			run_profiles(&of[m]);
+	}
+}
+
 /*
  * The stack ends as the psABI has it, in a frame pointer of 0; what the C library
  * leaves in the register before it calls main() differs from one to the next.
@@ -492,6 +607,8 @@ static void all(void)
 				run(&modes[m], depths[d]);
 		close_mode();
 	}
+	if (!only)
+		all_profiles();
 }
 
 int main(int argc, char **argv)
