@@ -67,6 +67,7 @@ bool unwind_deferred_between_images(void);
 void __unwind_deferred_flush(const struct unwind_user_regs *before);
 void unwind_deferred_before(struct unwind_user_regs *before, unsigned long ip);
 
+/* Of the two below, which are what to call. */
 static __always_inline bool unwind_deferred_pending(void)
 {
 	return READ_ONCE(current->unwind_info.state) & UNWIND_WAITS_MASK;

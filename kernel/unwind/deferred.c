@@ -245,6 +245,12 @@ void unwind_count_preset(u32 count)
 	WRITE_ONCE(registrations, count & COUNT_MASK);
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_count_preset);
+
+bool unwind_callback_known(void)
+{
+	return srcu_read_lock_held(&clients_srcu);
+}
+EXPORT_SYMBOL_IF_KUNIT(unwind_callback_known);
 #endif
 
 /*
@@ -414,8 +420,8 @@ bool unwind_late(u64 state, const struct unwind_user_regs *then,
 EXPORT_SYMBOL_IF_KUNIT(unwind_late);
 
 /*
- * Has it for the current task? If it is not NULL, the registers were @before when
- * nobody waited, earlier in this entry.
+ * Has it for the current task? If it is not NULL, the registers were @before earlier
+ * in this entry, and who waits now has asked since.
  */
 static __always_inline bool late_now(u64 state,
 				     const struct unwind_user_regs *then,
@@ -600,7 +606,9 @@ void __unwind_deferred_flush(const struct unwind_user_regs *before)
  * @before:	for unwind_deferred_flush_changed()
  * @ip:		the instruction pointer, if that is changed first, and alone
  *
- * Context: Task context, behind unwind_deferred_flush() in the same entry.
+ * Context: Task context. Who waits here may not wait any more at
+ * unwind_deferred_flush_changed() in the same entry: unwind_deferred_flush() comes
+ * ahead of this, or task_work is run in between.
  */
 void unwind_deferred_before(struct unwind_user_regs *before, unsigned long ip)
 {

@@ -42,6 +42,12 @@ void unwind_cookie_preset(unsigned int cpu, u32 count);
 void unwind_count_preset(u32 count);
 
 /*
+ * Does lockdep know that this is a callback? It takes every place for one when it
+ * has been turned off.
+ */
+bool unwind_callback_known(void);
+
+/*
  * Called between any two steps of a request, so that a test can nest another one
  * at each of them.
  */

@@ -2226,6 +2226,58 @@ static void unwind_deferred_cancel_called(struct kunit *test)
 	expect_ladder(test, new->trace, KEPT);
 }
 
+#ifdef CONFIG_PROVE_RCU
+
+/**
+ * struct known - a client that asks lockdep where it is called
+ * @work:	the client
+ * @calls:	how often it was called
+ * @known:	lockdep knew that it was a callback
+ */
+struct known {
+	struct unwind_work	work;
+	unsigned int		calls;
+	bool			known;
+};
+
+static void note_known(struct unwind_work *work, struct unwind_stacktrace *trace,
+		       u64 cookie)
+{
+	struct known *known = container_of(work, struct known, work);
+
+	known->calls++;
+	known->known = unwind_callback_known();
+}
+
+/*
+ * A client that cancels itself from its callback would wait for itself. It is told by
+ * what the test looks at: synchronize_srcu() warns of a reader of the same kind.
+ */
+static void unwind_deferred_cancel_itself(struct kunit *test)
+{
+	unsigned long fp = map_stack(test, STACK, PAGE_SIZE) + 64;
+	struct deferred *d = test->priv;
+	struct known *known;
+	u64 cookie;
+
+	known = kunit_kzalloc(test, sizeof(*known), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, known);
+	KUNIT_ASSERT_EQ(test, 0, unwind_deferred_init(&known->work, note_known, 0));
+	KUNIT_ASSERT_EQ(test, 0,
+			kunit_add_action_or_reset(test, cancel_client, &known->work));
+
+	put_ladder(test, 8, fp, 20);
+	d->regs = start_regs(8, fp, fp);
+	KUNIT_ASSERT_EQ(test, UNWIND_QUEUE, ask(d, known->work.bit, &cookie));
+	KUNIT_EXPECT_FALSE(test, unwind_callback_known());
+	unwind_deferred_run(&d->info, NULL);
+	KUNIT_EXPECT_EQ(test, 1, known->calls);
+	KUNIT_EXPECT_TRUE(test, known->known);
+	KUNIT_EXPECT_FALSE(test, unwind_callback_known());
+}
+
+#endif
+
 /*
  * A client that goes while another CPU is in the middle of a request of it. That takes
  * a task that may ask, which the KUnit thread pretends to be, and what a module has not.
@@ -2375,6 +2427,9 @@ static struct kunit_case unwind_deferred_cases[] = {
 	KUNIT_CASE(unwind_deferred_mark_gone),
 	KUNIT_CASE(unwind_deferred_nmi_late),
 	KUNIT_CASE(unwind_deferred_cancel_called),
+#ifdef CONFIG_PROVE_RCU
+	KUNIT_CASE(unwind_deferred_cancel_itself),
+#endif
 #ifndef MODULE
 	KUNIT_CASE(unwind_deferred_cancel_asking),
 #endif
