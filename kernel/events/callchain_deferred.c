@@ -1048,6 +1048,11 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	if (event->prog)
 		return NULL;
 
+	/* Its limit may disable it within this entry, and then it takes no record. */
+	if (event->attr.defer_output &&
+	    (atomic_read(&event->event_limit) || event->pending_disable))
+		return NULL;
+
 	/*
 	 * The marker and the cookie both take room that is set aside for context
 	 * markers. There is enough for both, or neither is stored.
