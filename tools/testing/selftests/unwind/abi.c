@@ -6,7 +6,9 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/syscall.h>
 
 #include "../kselftest_harness.h"
@@ -439,6 +441,46 @@ TEST_F(abi, one_event_for_both)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/*
+ * An event that its limit disables in the entry of its sample could not take the record:
+ * its stacks are walked at once.
+ */
+TEST_F(abi, limited)
+{
+	struct ut_opts opts = self_task;
+	struct ut_stack st[4], got;
+	int tp, fd, i, limit;
+
+	opts.no_output = true;
+	opts.flags = UT_DEFER_OUTPUT;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, tp);
+	fd = self->s.event[tp].fd[0];
+	for (limit = 1; limit <= 2; limit++) {
+		ASSERT_EQ(0, ioctl(fd, PERF_EVENT_IOC_REFRESH, limit));
+		for (i = 0; i < 4; i++)
+			ASSERT_EQ(0, ut_ladder(5, one_getppid, &st[i]));
+		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(limit, ut_count_samples(&self->s, tp, 0));
+		for (i = 0; i < limit; i++) {
+			ASSERT_EQ(UT_IMMEDIATE,
+				  ut_user_stack(&self->s, ut_sample(&self->s, tp, 0, i), &got));
+			EXPECT_TRUE(ut_same_stack(&got, &st[i]));
+		}
+		EXPECT_EQ(0, ut_check(&self->s, 0));
+		ut_forget(&self->s);
+	}
+
+	/* Without one they are deferred again. */
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(5, one_getppid, &st[0]));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, 0, 0), &st[0]));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 /* No event wants records: none are written. */
 TEST_F(abi, no_output_event)
 {
@@ -577,6 +619,7 @@ TEST_F(abi, with_regs_and_stack_user)
 struct over {
 	struct ut_stack	st;
 	void		*page;
+	int		shm;
 };
 
 static void map_over(void *arg)
@@ -587,59 +630,145 @@ static void map_over(void *arg)
 		   PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
-/* The record is there before the one that says what has taken the place of code. */
-TEST_F(abi, before_an_unmap)
+static void remap_over(void *arg)
 {
-	struct ut_opts opts = self_task;
+	struct over *over = arg;
+
+	ut_syscall(&over->st, __NR_remap_file_pages, (long)over->page,
+		   sysconf(_SC_PAGESIZE), 0, 1, 0, 0);
+}
+
+static void shm_over(void *arg)
+{
+	struct over *over = arg;
+
+	ut_syscall(&over->st, __NR_shmat, over->shm, (long)over->page,
+		   SHM_REMAP | SHM_EXEC | SHM_RDONLY, 0, 0, 0);
+}
+
+/* The record is there before the one that says what has taken the place of code. */
+static void check_over(struct __test_metadata *_metadata, struct ut_session *s,
+		       struct over *over, const char *call, ut_fn fn)
+{
 	struct ut_rec *sample, *record, *map = NULL;
+	struct ut_opts opts = self_task;
 	unsigned int i, calls = 0;
 	struct ut_stack got;
-	struct over over;
+	char name[64];
 	int enter, exit;
 
-	over.page = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ | PROT_EXEC,
-			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, over.page);
+	ASSERT_NE(MAP_FAILED, over->page);
 	opts.sideband = true;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_mmap");
-	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_mmap");
+	ASSERT_EQ(0, ut_open(s, &opts));
+	snprintf(name, sizeof(name), "sys_enter_%s", call);
+	enter = ut_add_tracepoint(s, "syscalls", name);
+	snprintf(name, sizeof(name), "sys_exit_%s", call);
+	exit = ut_add_tracepoint(s, "syscalls", name);
 	ASSERT_LE(0, enter);
 	ASSERT_LE(0, exit);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(5, map_over, &over));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_enable(s));
+	ASSERT_EQ(0, ut_ladder(5, fn, over));
+	ut_disable(s);
+	ASSERT_EQ(0, ut_drain(s));
 	/* The ladder's own stack is mapped, too. */
-	for (i = 0; (sample = ut_sample(&self->s, enter, 0, i)); i++) {
-		ut_user_stack(&self->s, sample, &got);
-		if (got.nr && got.ip[0] == over.st.ip[0])
+	for (i = 0; (sample = ut_sample(s, enter, 0, i)); i++) {
+		ut_user_stack(s, sample, &got);
+		if (got.nr && got.ip[0] == over->st.ip[0])
 			break;
 	}
 	ASSERT_NE(NULL, sample);
-	ASSERT_TRUE(ut_stack_is(&self->s, sample, &over.st));
-	record = ut_record_of(&self->s, gettid(), sample->cookie);
+	ASSERT_TRUE(ut_stack_is(s, sample, &over->st));
+	record = ut_record_of(s, gettid(), sample->cookie);
 	ASSERT_NE(NULL, record);
-	for (i = 0; i < self->s.nr_recs; i++) {
-		struct ut_rec *r = &self->s.rec[i];
+	for (i = 0; i < s->nr_recs; i++) {
+		struct ut_rec *r = &s->rec[i];
 
 		/* Behind the header: pid, tid, address. */
 		if ((r->type == PERF_RECORD_MMAP || r->type == PERF_RECORD_MMAP2) &&
-		    ((__u64 *)r->raw)[2] == (unsigned long)over.page)
+		    ((__u64 *)r->raw)[2] == (unsigned long)over->page)
 			map = r;
 	}
 	ASSERT_NE(NULL, map);
 	EXPECT_LT(record, map);
-	for (i = 0; (sample = ut_sample(&self->s, exit, 0, i)); i++) {
-		ut_user_stack(&self->s, sample, &got);
-		if (!got.nr || got.ip[0] != over.st.ip[0])
+	for (i = 0; (sample = ut_sample(s, exit, 0, i)); i++) {
+		ut_user_stack(s, sample, &got);
+		if (!got.nr || got.ip[0] != over->st.ip[0])
 			continue;
-		EXPECT_TRUE(ut_stack_is_late(&self->s, sample, &over.st));
+		EXPECT_TRUE(ut_stack_is_late(s, sample, &over->st));
 		calls++;
 	}
 	EXPECT_EQ(1, calls);
-	EXPECT_EQ(0, ut_check(&self->s, 0));
-	munmap(over.page, sysconf(_SC_PAGESIZE));
+	EXPECT_EQ(0, ut_check(s, 0));
+	munmap(over->page, sysconf(_SC_PAGESIZE));
+}
+
+static void *code_page(void)
+{
+	return mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ | PROT_EXEC,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+TEST_F(abi, before_an_unmap)
+{
+	struct over over = { .page = code_page() };
+
+	check_over(_metadata, &self->s, &over, "mmap", map_over);
+}
+
+TEST_F(abi, before_pages_are_remapped)
+{
+	long size = sysconf(_SC_PAGESIZE);
+	struct over over;
+	int fd;
+
+	fd = memfd_create("code", MFD_CLOEXEC);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ftruncate(fd, 2 * size));
+	over.page = mmap(NULL, size, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+	check_over(_metadata, &self->s, &over, "remap_file_pages", remap_over);
+	close(fd);
+}
+
+TEST_F(abi, before_shared_memory)
+{
+	struct over over = { .page = code_page() };
+
+	over.shm = shmget(IPC_PRIVATE, sysconf(_SC_PAGESIZE), 0700);
+	ASSERT_LE(0, over.shm) TH_LOG("shmget: %s; CONFIG_SYSVIPC?", strerror(errno));
+	check_over(_metadata, &self->s, &over, "shmat", shm_over);
+	shmctl(over.shm, IPC_RMID, NULL);
+}
+
+/* A buffer that is paused takes nothing, and counts it; nobody waits for it. */
+TEST_F(abi, paused)
+{
+	struct ut_opts opts = self_task;
+	__u64 samples, others;
+	struct ut_stack st[3];
+	struct ut_rec *r;
+	int tp, fd, i;
+
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, tp);
+	fd = self->s.event[tp].fd[0];
+	ASSERT_EQ(0, ut_enable(&self->s));
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(0, ioctl(fd, PERF_EVENT_IOC_PAUSE_OUTPUT, i == 1));
+		ASSERT_EQ(0, ut_ladder(5, one_getppid, &st[i]));
+	}
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(2, ut_count_samples(&self->s, tp, 0));
+	EXPECT_EQ(2, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	for (i = 0; i < 2; i++) {
+		r = ut_sample(&self->s, tp, 0, i);
+		EXPECT_TRUE(ut_stack_is(&self->s, r, &st[2 * i]));
+	}
+	ASSERT_EQ(0, ut_lost(&self->s, &samples, &others));
+	EXPECT_EQ(1, samples);
+	EXPECT_EQ(1, others);
+	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_LOST));
 }
 
 /* A buffer that is full loses records like any other's, and counts them. */

@@ -151,6 +151,52 @@ TEST_F(compat, segment_with_a_base)
 }
 
 /*
+ * The system call gives the segment that it was made from another base. The stack is that
+ * of the call, and found where it was then.
+ */
+static void check_segment_changed(struct __test_metadata *_metadata, struct ut_session *s,
+				  pid_t pid, int in, int out, const char *how,
+				  const char *filter)
+{
+	struct ut_stack st, got;
+	struct stack32 st32;
+	struct ut_rec *r;
+	int status;
+
+	ASSERT_EQ(0, open_call(s, pid, filter));
+	ASSERT_EQ(0, ut_enable(s));
+	ASSERT_EQ(1, write(in, how, 1));
+	ASSERT_EQ(0, ut_read_all(out, &st32, sizeof(st32)))
+		TH_LOG("no segment: CONFIG_MODIFY_LDT_SYSCALL?");
+	ASSERT_EQ(2, st32.nr);
+	widen(&st, &st32);
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	/* What it returned to was somewhere else. */
+	ASSERT_TRUE(WIFSIGNALED(status));
+	ut_disable(s);
+	ASSERT_EQ(0, ut_drain(s));
+
+	/* The first one has made the segment. */
+	ASSERT_EQ(2, ut_count_samples(s, 0, 0));
+	r = ut_sample(s, 0, 0, 1);
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(s, r, &got));
+	EXPECT_TRUE(ut_same_stack(&got, &st));
+	EXPECT_EQ(0, ut_check(s, 0));
+}
+
+TEST_F(compat, segment_changed)
+{
+	check_segment_changed(_metadata, &self->s, self->pid, self->in, self->out, "m",
+			      "id == 123");
+}
+
+TEST_F(compat, stack_segment_changed)
+{
+	check_segment_changed(_metadata, &self->s, self->pid, self->in, self->out, "a",
+			      "id == 243");
+}
+
+/*
  * A handler returns. At the system call for that the program is in its restorer, which
  * has no frame, and the chain goes on where the signal came. On the way out the
  * registers are those of the interrupted function: another state, another cookie.

@@ -13,6 +13,9 @@
  *		sigreturn(), by rt_sigreturn(); write that stack, and where that
  *		call was made
  *	p, l	write the stack, and sleep in pause() on the ladder, in the segment
+ *	m, a	write the stack, and give the segment another base with
+ *		modify_ldt(), or that of the stack with set_thread_area(); what
+ *		comes next is somewhere else, and a fault
  */
 typedef unsigned int u32;
 
@@ -20,7 +23,7 @@ typedef unsigned int u32;
 
 enum {
 	NR_exit = 1, NR_read = 3, NR_write = 4, NR_getpid = 20, NR_pause = 29, NR_kill = 37,
-	NR_getppid = 64, NR_modify_ldt = 123, NR_rt_sigaction = 174,
+	NR_getppid = 64, NR_modify_ldt = 123, NR_rt_sigaction = 174, NR_set_thread_area = 243,
 };
 
 struct stack {
@@ -91,6 +94,7 @@ struct user_desc32 {
 };
 
 #define SEGMENT_BASE	0x10000
+#define OTHER_BASE	0x20000
 
 /* By jumps: a far call is not what this is about. */
 asm(".text\n"
@@ -106,6 +110,9 @@ asm(".text\n"
 	"	push %ebp\n"
 	"	mov %esp, %ebp\n"
 	"	mov far_nr, %eax\n"
+	"	mov far_args, %ebx\n"
+	"	mov far_args + 4, %ecx\n"
+	"	mov far_args + 8, %edx\n"
 	"	int $0x80\n"
 	"far_here:\n"
 	"	pop %ebp\n"
@@ -117,7 +124,26 @@ asm(".text\n"
 	"far_back: .long far_home\n"
 	"	.short 0x23\n"
 	"far_nr: .long 0\n"
+	"far_args: .long 0, 0, 0\n"
 	".text\n");
+
+/* The same with a stack that lies in a segment. */
+asm(".text\n"
+	"stack_visit:\n"
+	"	mov %eax, %ss\n"
+	"	sub $0x10000, %esp\n"
+	"	xor %ebp, %ebp\n"
+	"	call stack_inner\n"
+	"stack_inner_ret:\n"
+	"	hlt\n"
+	"stack_inner:\n"
+	"	push %ebp\n"
+	"	mov %esp, %ebp\n"
+	"	mov $243, %eax\n"
+	"	int $0x80\n"
+	"stack_here:\n"
+	"	pop %ebp\n"
+	"	ret\n");
 
 static int make_segment(void)
 {
@@ -140,7 +166,46 @@ static int make_segment(void)
 static void call_in_segment(u32 nr)
 {
 	asm volatile("mov %0, far_nr\n"
-		     "call far_visit" : : "r" (nr) : "eax", "ecx", "edx", "memory");
+		     "call far_visit" : : "r" (nr) : "eax", "ebx", "ecx", "edx", "memory");
+}
+
+static void change_segment(void)
+{
+	static struct user_desc32 desc = {
+		.base_addr	= OTHER_BASE,
+		.limit		= 0xfffff,
+		.flags		= 1 | 2 << 1 | 1 << 4 | 1 << 6,
+	};
+
+	if (make_segment())
+		return;
+	write_stack();
+	asm volatile("movl $1, far_args\n"
+		     "mov %0, far_args + 4\n"
+		     "mov %1, far_args + 8\n"
+		     : : "r" (&desc), "r" (sizeof(desc)) : "memory");
+	call_in_segment(NR_modify_ldt);
+}
+
+static void change_stack_segment(void)
+{
+	struct user_desc32 desc = {
+		.entry_number	= -1,
+		.base_addr	= SEGMENT_BASE,
+		.limit		= 0xfffff,
+		/* 32-bit, data, limit in pages, usable */
+		.flags		= 1 | 1 << 4 | 1 << 6,
+	};
+
+	if (sys3(NR_set_thread_area, (u32)&desc, 0, 0))
+		return;
+	desc.base_addr = OTHER_BASE;
+	st.nr = 2;
+	asm("mov $stack_here, %0" : "=r" (st.ip[0]));
+	asm("mov $stack_inner_ret, %0" : "=r" (st.ip[1]));
+	write_stack();
+	asm volatile("jmp stack_visit"
+		     : : "a" (desc.entry_number << 3 | 3), "b" (&desc) : "memory");
 }
 
 /* Of the kernel, not of the C library. */
@@ -226,6 +291,12 @@ void ATTRIBUTE(used) start(void)
 		leaf_call.nr = NR_pause;
 		leaf_call.write = 1;
 		climb(10);
+		break;
+	case 'm':
+		change_segment();
+		break;
+	case 'a':
+		change_stack_segment();
 		break;
 	case 'l':
 		if (!make_segment()) {
