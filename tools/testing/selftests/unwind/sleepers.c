@@ -16,6 +16,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -232,6 +233,106 @@ TEST_F(sleepers, written_at_disable)
 	usleep(100000);
 	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_EQ(nr, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+}
+
+static void one_getppid(void *arg)
+{
+	ut_syscall0(arg, __NR_getppid);
+}
+
+static bool record_is_of(struct ut_session *s, pid_t pid, const struct ut_stack *st)
+{
+	struct ut_rec *sample, *record;
+
+	if (ut_count_samples(s, 0, pid) != 1)
+		return false;
+	sample = ut_sample(s, 0, pid, 0);
+	if (!ut_stack_is(s, sample, st))
+		return false;
+	record = ut_record_of(s, pid, sample->cookie);
+	return record && record->pid == pid && !ut_check(s, 0);
+}
+
+/* Somebody who sleeps. */
+static bool profile_sleeper(struct shared *sh)
+{
+	static struct ut_session s;
+	struct ut_opts opts = {};
+	struct ut_child c;
+
+	if (ut_fork(&c, ladder_asleep, sh))
+		return false;
+	opts.pid = c.pid;
+	if (ut_open(&s, &opts) || ut_add_tracepoint(&s, "syscalls", "sys_enter_nanosleep") ||
+	    ut_enable(&s) || ut_go(&c))
+		return false;
+	while (!UT_READ(sh->st.nr))
+		usleep(1000);
+	return ut_wait_state(c.pid, "S") && !ut_disable(&s) && !ut_drain(&s) &&
+	       record_is_of(&s, c.pid, &sh->st);
+}
+
+/* And who comes out by itself. */
+static bool profile_self(void)
+{
+	static struct ut_session s;
+	struct ut_opts opts = {};
+	struct ut_stack st;
+
+	return !ut_open(&s, &opts) &&
+	       !ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid") && !ut_enable(&s) &&
+	       !ut_ladder(5, one_getppid, &st) && !ut_disable(&s) && !ut_drain(&s) &&
+	       record_is_of(&s, 1, &st);
+}
+
+struct contained {
+	bool	is_first, sleeper, self;
+};
+
+static void profile_contained(struct contained *seen, struct shared *sh)
+{
+	/* Whether tasks sleep is looked up there. */
+	seen->is_first = getpid() == 1 && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+			 !mount("proc", "/proc", "proc", 0, NULL);
+	if (!seen->is_first)
+		return;
+	seen->sleeper = profile_sleeper(sh);
+	seen->self = profile_self();
+}
+
+/*
+ * A profiler in another pid namespace has the records by its own numbers, as it has the
+ * samples.
+ */
+TEST(contained)
+{
+	struct shared *sh = ut_shared(sizeof(*sh));
+	struct contained *seen = ut_shared(sizeof(*seen));
+	pid_t pid;
+
+	ASSERT_NE(NULL, sh);
+	ASSERT_NE(NULL, seen);
+	sh->how = NANOSLEEP;
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		if (unshare(CLONE_NEWPID | CLONE_NEWNS)) {
+			ut_diag("unshare: %s; CONFIG_PID_NS?", strerror(errno));
+			_exit(1);
+		}
+		/* What is forked from here on is in there, and ends with this one. */
+		pid = fork();
+		if (!pid) {
+			profile_contained(seen, sh);
+			_exit(0);
+		}
+		waitpid(pid, NULL, 0);
+		_exit(0);
+	}
+	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+	ASSERT_TRUE(seen->is_first);
+	EXPECT_TRUE(seen->sleeper);
+	EXPECT_TRUE(seen->self);
 }
 
 /* prctl() by the one who opened the events does the same as the ioctl(). */
