@@ -1109,22 +1109,64 @@ u64 callchain_defer__queue_time(union perf_event *event, u64 time)
 	return time;
 }
 
+/**
+ * evsel__peek_callchain - the callchain of a sample, without parsing all of it
+ * @evsel: its event
+ * @event: the sample, as it was recorded, in the order of bytes of this machine
+ *
+ * Return: the callchain, and all fields before it are there as well, or NULL when
+ * there is none or not all of it.
+ */
+const struct ip_callchain *evsel__peek_callchain(const struct evsel *evsel,
+						 const union perf_event *event)
+{
+	const __u64 *array = event->sample.array;
+	u64 type = evsel->core.attr.sample_type, nr, i, left;
+
+	if (!(type & PERF_SAMPLE_CALLCHAIN))
+		return NULL;
+
+	/* evsel->sample_size is more than that where it was counted bit by bit */
+	i = hweight64(type & PERF_SAMPLE_MASK);
+	left = (event->header.size - sizeof(event->header)) / sizeof(u64);
+	if (type & PERF_SAMPLE_READ) {
+		u64 format = evsel->core.attr.read_format;
+
+		if (i >= left)
+			return NULL;
+		nr = 1;
+		if (format & PERF_FORMAT_GROUP) {
+			nr = array[i];
+			if (nr > left)
+				return NULL;
+			nr *= sample_read_value_size(format) / sizeof(u64);
+		} else {
+			nr += format & PERF_FORMAT_LOST ? 1 : 0;
+		}
+		i += 1 + nr;
+		i += format & PERF_FORMAT_TOTAL_TIME_ENABLED ? 1 : 0;
+		i += format & PERF_FORMAT_TOTAL_TIME_RUNNING ? 1 : 0;
+	}
+	if (i >= left || array[i] > left - i - 1)
+		return NULL;
+	return (const struct ip_callchain *)&array[i];
+}
+
 static bool defer_peek(struct callchain_defer *cd, union perf_event *event,
 		       struct defer_peek *pk)
 {
 	struct evsel *evsel = evlist__event2evsel(cd->evlist, event);
+	const struct ip_callchain *chain;
 	const __u64 *array = event->sample.array;
-	u64 type, nr, i = 0, left, fixed;
+	u64 type, i = 0;
 
 	if (!evsel)
 		return false;
 
-	/* evsel->sample_size is more than that where it was counted bit by bit */
 	type = evsel->core.attr.sample_type;
-	fixed = hweight64(type & PERF_SAMPLE_MASK);
-	left = (event->header.size - sizeof(event->header)) / sizeof(u64);
-	if (left < fixed || !(type & PERF_SAMPLE_TID) ||
-	    !(type & PERF_SAMPLE_TIME))
+	if ((event->header.size - sizeof(event->header)) / sizeof(u64) <
+	    hweight64(type & PERF_SAMPLE_MASK) ||
+	    !(type & PERF_SAMPLE_TID) || !(type & PERF_SAMPLE_TIME))
 		return false;
 
 	if (type & PERF_SAMPLE_IDENTIFIER)
@@ -1140,33 +1182,11 @@ static bool defer_peek(struct callchain_defer *cd, union perf_event *event,
 	if (!(type & PERF_SAMPLE_CALLCHAIN))
 		return true;
 
-	i = fixed;
-	if (type & PERF_SAMPLE_READ) {
-		u64 format = evsel->core.attr.read_format;
-
-		if (i >= left)
-			return false;
-		nr = 1;
-		if (format & PERF_FORMAT_GROUP) {
-			nr = array[i];
-			if (nr > left)
-				return false;
-			nr *= sample_read_value_size(format) / sizeof(u64);
-		} else {
-			nr += format & PERF_FORMAT_LOST ? 1 : 0;
-		}
-		i += 1 + nr;
-		i += format & PERF_FORMAT_TOTAL_TIME_ENABLED ? 1 : 0;
-		i += format & PERF_FORMAT_TOTAL_TIME_RUNNING ? 1 : 0;
-	}
-	if (i >= left)
+	chain = evsel__peek_callchain(evsel, event);
+	if (!chain)
 		return false;
-
-	nr = array[i];
-	if (nr > left - i - 1)
-		return false;
-	if (nr >= 2 && array[i + nr - 1] == PERF_CONTEXT_USER_DEFERRED)
-		pk->cookie = array[i + nr];
+	if (chain->nr >= 2 && chain->ips[chain->nr - 2] == PERF_CONTEXT_USER_DEFERRED)
+		pk->cookie = chain->ips[chain->nr - 1];
 	return true;
 }
 

@@ -13,6 +13,8 @@ struct callchain_cursor_node;
 struct callchain_defer;
 struct events_stats;
 struct evlist;
+struct evsel;
+struct ip_callchain;
 struct ordered_events;
 struct perf_data_file;
 struct perf_sample;
@@ -35,6 +37,8 @@ struct callchain_defer_window {
 #define CALLCHAIN_DEFER__PIPE_BYTES	(512ULL << 20)
 
 bool evlist__has_deferred_callchain(struct evlist *evlist);
+const struct ip_callchain *evsel__peek_callchain(const struct evsel *evsel,
+						 const union perf_event *event);
 
 struct callchain_defer *callchain_defer__new(struct evlist *evlist,
 					     struct events_stats *stats);
