@@ -2289,6 +2289,7 @@ static void unwind_deferred_cancel_itself(struct kunit *test)
  * @work:	the client
  * @task:	who asks
  * @held:	the request has been held up once
+ * @pinned:	it cannot be preempted there, whatever its caller does
  * @cancel:	somebody else cancels it, on another CPU
  * @gone:	it has been taken away, as seen from the request
  * @cancelled:	that has returned
@@ -2298,6 +2299,7 @@ struct asking {
 	struct unwind_work	work;
 	struct task_struct	*task;
 	bool			held;
+	bool			pinned;
 	struct work_struct	cancel;
 	bool			gone;
 	bool			cancelled;
@@ -2324,6 +2326,7 @@ static void hold_request(struct unwind_task_info *info)
 	if (info != &a->task->unwind_info || a->held)
 		return;
 	a->held = true;
+	a->pinned = preempt_count() & PREEMPT_MASK;
 
 	queue_work_on(cpumask_first(cpu_online_mask), system_highpri_wq, &a->cancel);
 	for (ms = 0; ms < 10000 && !a->gone; ms++) {
@@ -2384,6 +2387,9 @@ static void unwind_deferred_cancel_asking(struct kunit *test)
 	set_cpus_allowed_ptr(current, cpu_possible_mask);
 	flush_work(&a->cancel);
 	KUNIT_EXPECT_EQ(test, 0, ret);
+	/* With interrupts off it is a reader of RCU's anyway; others come with them on. */
+	if (IS_ENABLED(CONFIG_PREEMPT_COUNT))
+		KUNIT_EXPECT_TRUE(test, a->pinned);
 	KUNIT_EXPECT_TRUE(test, a->gone);
 	KUNIT_EXPECT_FALSE(test, a->too_early);
 	KUNIT_EXPECT_TRUE(test, a->cancelled);

@@ -8,10 +8,14 @@
 #include <limits.h>
 #include <setjmp.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
+
+/* What the trampoline calls; newer headers than the system's name it. */
+#define NR_URETPROBE	335
 
 struct offsets {
 	__u64	offset;
@@ -394,6 +398,42 @@ TEST_F(uprobes, interrupted_in_the_handler_of_a_return)
 	EXPECT_EQ(0, memcmp(&want.ip[1], &entered.ip[2], (want.nr - 1) * sizeof(want.ip[0])));
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, func, 0, 0), &got));
 	EXPECT_TRUE(ut_same_stack(&got, &want));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* And samples before it, where the trampoline has called, and in it. */
+TEST_F(uprobes, around_the_handler_of_a_return)
+{
+	struct ut_rec *before, *behind;
+	struct ut_stack want, got;
+	int again = 0, enter, ret;
+	char filter[32];
+
+	unprobed(0);
+	want = entered;
+	enter = ut_add_tracepoint(&self->s, "raw_syscalls", "sys_enter");
+	ret = add_probe(&self->s, middle, true);
+	ASSERT_LE(0, enter);
+	ASSERT_LE(0, ret);
+	snprintf(filter, sizeof(filter), "id == %d", NR_URETPROBE);
+	ASSERT_EQ(0, ioctl(self->s.event[enter].fd[0], PERF_EVENT_IOC_SET_FILTER, filter));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(4, outer, &again));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(1, ut_count_samples(&self->s, enter, 0));
+	ASSERT_EQ(1, ut_count_samples(&self->s, ret, 0));
+	before = ut_sample(&self->s, enter, 0, 0);
+	behind = ut_sample(&self->s, ret, 0, 0);
+	EXPECT_NE(before->cookie, behind->cookie);
+	/* In the trampoline, and where it goes to, with the callers of outer(). */
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, before, &got));
+	EXPECT_NE(want.ip[1], got.ip[0]);
+	ASSERT_EQ(want.nr - 1, got.nr);
+	EXPECT_EQ(0, memcmp(&got.ip[1], &want.ip[2], (got.nr - 1) * sizeof(got.ip[0])));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, behind, &got));
+	ASSERT_EQ(want.nr - 1, got.nr);
+	EXPECT_EQ(0, memcmp(got.ip, &want.ip[1], got.nr * sizeof(got.ip[0])));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
