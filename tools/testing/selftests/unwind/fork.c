@@ -213,13 +213,18 @@ static void ladder_thread(void *arg)
 
 TEST_F(fork, thread)
 {
-	int task_tp, ppid, parent, child;
+	int clone3, clone, task_tp, ppid, parent, child;
+	struct ut_rec *before, *made;
 
 	ASSERT_EQ(0, ut_fork(&self->c, ladder_thread, self->sh));
 	ASSERT_EQ(0, watch(&self->s, self->c.pid));
-	/* In the parent, in the middle of clone(). */
+	/* In the parent: before the child is a copy of it, and behind that. */
+	clone3 = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_clone3");
+	clone = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_clone");
 	task_tp = ut_add_tracepoint(&self->s, "task", "task_newtask");
 	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, clone3);
+	ASSERT_LE(0, clone);
 	ASSERT_LE(0, task_tp);
 	ASSERT_LE(0, ppid);
 	ASSERT_EQ(0, ut_enable(&self->s));
@@ -227,6 +232,13 @@ TEST_F(fork, thread)
 	ASSERT_EQ(0, ut_wait(&self->c));
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
+	before = ut_sample(&self->s, clone3, self->c.pid, 0) ?:
+		 ut_sample(&self->s, clone, self->c.pid, 0);
+	made = ut_sample(&self->s, task_tp, self->c.pid, 0);
+	ASSERT_NE(NULL, before);
+	ASSERT_NE(NULL, made);
+	EXPECT_NE(0, made->cookie);
+	EXPECT_EQ(before->cookie, made->cookie);
 	parent = ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid);
 	child = ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->sh->child);
 	EXPECT_EQ(1, parent);
@@ -281,6 +293,8 @@ TEST_F_TIMEOUT(fork, storm, 120)
 	ASSERT_EQ(0, watch(&self->s, self->c.pid));
 	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	ASSERT_LE(0, ppid);
+	/* What the parent waits for when it is copied, the C library's fork() being this. */
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_clone"));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "task", "task_newtask"));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_exit_group"));
 	ASSERT_EQ(0, ut_enable(&self->s));

@@ -849,9 +849,15 @@ TEST_F_TIMEOUT(hotplug, another_cpu_is_going_before_another_end, 60)
 static void hot_caller(void *arg)
 {
 	struct hot *h = arg;
+	cpu_set_t set;
 
-	for (;;)
+	CPU_ZERO(&set);
+	CPU_SET(h->cpu, &set);
+	for (;;) {
+		/* Where its cookies are to go on, when it is there. */
+		sched_setaffinity(0, sizeof(set), &set);
 		ut_ladder(6, one_call, &h->st);
+	}
 }
 
 /* CPUs come and go while a task is profiled: no cookie is given twice, no stack lost. */
@@ -864,6 +870,7 @@ TEST_F_TIMEOUT(hotplug, cookies_across_hotplug, 120)
 
 	h = ut_shared(sizeof(*h));
 	ASSERT_NE(NULL, h);
+	h->cpu = self->cpu;
 	ASSERT_EQ(0, ut_fork(&self->c, hot_caller, h));
 	opts.pid = self->c.pid;
 	ASSERT_EQ(0, ut_open(&self->s, &opts));

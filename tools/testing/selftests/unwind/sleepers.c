@@ -541,7 +541,6 @@ static void ladder_long(void *arg)
 
 TEST_F_TIMEOUT(at_the_end, running, 60)
 {
-	struct ut_stack got;
 	struct ut_rec *r;
 	unsigned int i;
 
@@ -553,11 +552,10 @@ TEST_F_TIMEOUT(at_the_end, running, 60)
 	ASSERT_EQ(0, ut_disable(&self->s));
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_LE(1, ut_count_samples(&self->s, 0, self->c.pid));
-	for (i = 0; (r = ut_sample(&self->s, 0, self->c.pid, i)); i++) {
-		if (ut_user_stack(&self->s, r, &got) == UT_DEFERRED && got.nr)
-			EXPECT_TRUE(ut_same_stack(&got, &self->sh->st));
-	}
-	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_UNRESOLVED));
+	/* Interrupted in the last one, or out of it just then. */
+	for (i = 0; (r = ut_sample(&self->s, 0, self->c.pid, i)); i++)
+		EXPECT_TRUE(ut_stack_is(&self->s, r, &self->sh->st)) TH_LOG("call %u", i);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
 /* The events that a child has inherited are of the same session. */
