@@ -1102,7 +1102,7 @@ TEST_F_TIMEOUT(bad_stacks, killed_in_the_walk, 60)
 	ASSERT_TRUE(ut_wait_state(c.pid, "D"));
 	ASSERT_EQ(1, v->ready);
 	ASSERT_EQ(0, kill(c.pid, SIGKILL));
-	ASSERT_EQ(SIGKILL, ut_wait(&c));
+	ASSERT_EQ(SIGKILL, ut_wait_gone(&c));
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
 	r = ut_sample(&self->s, 0, c.pid, 0);
@@ -1148,7 +1148,7 @@ TEST_F_TIMEOUT(bad_stacks, killed_in_the_exit, 60)
 		ASSERT_EQ(1, v->ready);
 		usleep(200000);
 		kill(c.pid, SIGKILL);
-		i = ut_wait(&c);
+		i = ut_wait_gone(&c);
 		/* It has waited and been killed, or not waited at all. */
 		EXPECT_TRUE(i == SIGKILL || !i) TH_LOG("status %#x", i);
 		ut_disable(&self->s);

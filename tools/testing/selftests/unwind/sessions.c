@@ -1107,6 +1107,23 @@ static void busy(void *arg)
 		ut_ladder(5, target_calls, arg);
 }
 
+/*
+ * An event that stays while others are opened and closed, and has its session stay: what
+ * is left of the others in that is in the way of the next ones.
+ */
+static int open_beside(void)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.size		= UT_ATTR_SIZE,
+		.config		= PERF_COUNT_SW_DUMMY,
+		.disabled	= 1,
+	};
+
+	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
+	return ut_perf_open(&attr, 0, -1, -1, 0);
+}
+
 FIXTURE(teardown) {
 	struct target *t;
 	struct ut_child c;
@@ -1126,15 +1143,23 @@ FIXTURE_TEARDOWN(teardown)
 	ut_wait(&self->c);
 }
 
-/* K5, K20: all goes at once while the task makes requests, in each order there is. */
+/*
+ * K5, K20: all goes at once while the task makes requests, in each order there is; at
+ * first the session with it, and then without.
+ */
 TEST_F_TIMEOUT(teardown, with_work_pending, 280)
 {
+	const int rounds = 3 * 5 * 8;
 	struct ut_session s;
-	int i;
+	int beside = -1, i;
 
-	for (i = 0; i < 3 * 5 * 8; i++) {
+	for (i = 0; i < rounds; i++) {
 		struct ut_opts opts = { .pid = self->c.pid, .pages = 8 };
 
+		if (i == rounds / 2) {
+			beside = open_beside();
+			ASSERT_LE(0, beside);
+		}
 		opts.per_cpu = i % 3 == 1;
 		if (i % 3 == 2) {
 			opts.pid = -1;
@@ -1178,6 +1203,7 @@ TEST_F_TIMEOUT(teardown, with_work_pending, 280)
 					  UT_ALLOW_UNRESOLVED));
 		ut_close(&s);
 	}
+	close(beside);
 }
 
 static void busy_a_while(void *arg)
@@ -1224,7 +1250,10 @@ TEST_F_TIMEOUT(teardown, task_dies, 200)
 	}
 }
 
-/* The session watches the very calls that take it down. */
+/*
+ * The session watches the very calls that take it down. Those by which the events are
+ * disabled that get the records have their stacks.
+ */
 TEST_F_TIMEOUT(teardown, own_close, 120)
 {
 	static const char * const tps[] = {
@@ -1241,8 +1270,13 @@ TEST_F_TIMEOUT(teardown, own_close, 120)
 		for (i = 0; i < ARRAY_SIZE(tps); i++)
 			ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", tps[i]));
 		ASSERT_EQ(0, ut_enable(&s));
-		if (round % 3)
+		for (i = 0; round % 3 == 2 && i < s.nr_rings; i++)
+			ASSERT_EQ(0, ioctl(s.ring[i].fd, PERF_EVENT_IOC_DISABLE, 0));
+		if (round % 3) {
 			ASSERT_EQ(0, ut_drain(&s));
+			EXPECT_LT(0, ut_count_samples(&s, -1, 0));
+			EXPECT_EQ(0, ut_check(&s, 0)) TH_LOG("round %u", round);
+		}
 		ut_close(&s);
 	}
 }
