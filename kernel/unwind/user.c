@@ -17,7 +17,9 @@
  * above the one before; it stops at the first thing that a chain of frame
  * records cannot contain.
  */
+#include <linux/fs.h>
 #include <linux/kernel.h>
+#include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
@@ -34,10 +36,11 @@
 #include "user.h"
 
 /*
- * A fault may never come back: FUSE. It ends when the task is killed, but a task
- * that is dying cannot be killed again: prepare_signal() drops signals for a process
- * that exits, and nobody wakes a thread behind exit_signals(). Of an execve() others
- * may wait for cred_guard_mutex meanwhile, and it waits for the other threads.
+ * A fault may never come back: of a device that is served by user space. It ends when
+ * the task is killed, but a task that is dying cannot be killed again: prepare_signal()
+ * drops signals for a process that exits, and nobody wakes a thread behind
+ * exit_signals(). Of an execve() others may wait for cred_guard_mutex meanwhile, and it
+ * waits for the other threads.
  */
 static bool user_fault_allowed(void)
 {
@@ -48,10 +51,22 @@ static bool user_fault_allowed(void)
 }
 
 /*
+ * Is it for user space to bring the pages of this? By userfaultfd or FUSE: who serves
+ * one has its address at hand, maybe where a frame pointer would be, and waiting for it
+ * would be for itself. Nor does any signal end the wait for a page of FUSE, where it is
+ * asked for by itself, or the server knows of no FUSE_ASYNC_READ.
+ */
+static bool user_serves(struct vm_area_struct *vma)
+{
+	/* Under overlayfs, or a FUSE that passes through, it is the file that has the pages. */
+	return userfaultfd_missing(vma) || userfaultfd_minor(vma) ||
+	       (vma->vm_file &&
+		file_inode(vma->vm_file)->i_sb->s_magic == FUSE_SUPER_MAGIC);
+}
+
+/*
  * May a fault bring these? Not where nothing is mapped: below a stack the fault would
- * have that grow, and what was never there is no frame. Nor is a page for userfaultfd to
- * bring: who serves it has its address at hand, maybe where a frame pointer would be,
- * and waiting for it would be for itself.
+ * have that grow, and what was never there is no frame. Nor what user space serves.
  */
 static bool user_may_be_brought(unsigned long from, unsigned int size)
 {
@@ -65,8 +80,7 @@ static bool user_may_be_brought(unsigned long from, unsigned int size)
 
 	vma_iter_init(&vmi, mm, from);
 	for_each_vma_range(vmi, vma, to) {
-		if (vma->vm_start > mapped || userfaultfd_missing(vma) ||
-		    userfaultfd_minor(vma))
+		if (vma->vm_start > mapped || user_serves(vma))
 			break;
 		mapped = vma->vm_end;
 	}
@@ -327,8 +341,8 @@ static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace,
  * readable, or with a return address that is no user address.
  *
  * Context: Task context of a task with an mm. May fault and sleep, and take mmap_lock
- * for reading; a fault that does not come back (FUSE) ends when the task is killed. Of
- * a page that userfaultfd would bring, and of a task that is dying or in an execve(),
+ * for reading; a fault that does not come back ends when the task is killed. Of a page
+ * that userfaultfd or FUSE would bring, and of a task that is dying or in an execve(),
  * only what is present is read. Or an interrupt of such a task, with page faults
  * disabled.
  */
