@@ -181,7 +181,7 @@ FIXTURE_SETUP(walk)
 	ASSERT_EQ(0, pin());
 	self->p = ut_shared(sizeof(*self->p));
 	ASSERT_NE(NULL, self->p);
-	ASSERT_EQ(0, ut_fuse_page(&self->fuse));
+	ASSERT_EQ(0, ut_device_page(&self->fuse));
 	self->p->page = self->fuse.page;
 }
 

@@ -15,6 +15,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <time.h>
 
 #include "../kselftest_harness.h"
@@ -930,8 +931,8 @@ static int watch_child(struct ut_session *s, struct ut_child *c, ut_fn fn, void 
 }
 
 /*
- * A page that is never served: the walk waits for it, but the task can be killed, and
- * the sample gets its record.
+ * A page of a device that does not answer: the walk waits for it, but the task can be
+ * killed, and the sample gets its record.
  */
 struct victim {
 	unsigned long	fp;
@@ -962,7 +963,7 @@ TEST_F_TIMEOUT(bad_stacks, page_never_served, 60)
 
 	ASSERT_NE(NULL, v);
 	ut_close(&self->s);
-	ASSERT_EQ(0, ut_fuse_page(&self->fuse));
+	ASSERT_EQ(0, ut_device_page(&self->fuse));
 	v->fp = (unsigned long)self->fuse.page;
 	ASSERT_EQ(0, watch_child(&self->s, &c, unserved, v, "sys_enter_getppid"));
 	/* It gets stuck in the fault. */
@@ -1025,6 +1026,180 @@ TEST_F(bad_stacks, page_of_its_own_to_serve)
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, c.pid, 0), &got));
 	EXPECT_EQ(1, got.nr);
 	EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * Nor does a task wait for a page of FUSE, which no signal may end, as where the server
+ * answers one request at a time, or a page is read by itself. Its record has the frames
+ * up to there.
+ */
+static void beside_fuse(void *arg)
+{
+	struct victim *v = arg;
+
+	ut_syscall_on(v->fp, v->fp, __NR_getppid, 0, 0, 0);
+	__atomic_store_n(&v->done, 1, __ATOMIC_RELEASE);
+	for (;;)
+		pause();
+}
+
+/* Ten seconds, for what takes none. */
+static bool wait_done(int *done, int want)
+{
+	int i;
+
+	for (i = 0; i < 10000 && UT_READ(*done) != want; i++)
+		usleep(1000);
+	return UT_READ(*done) == want;
+}
+
+FIXTURE(dead_fuse) {
+	struct ut_session s;
+	struct ut_fuse fuse;
+	struct victim *v;
+	struct ut_child c;
+};
+
+FIXTURE_VARIANT(dead_fuse) {
+	bool sync;
+	int advice;
+};
+
+FIXTURE_VARIANT_ADD(dead_fuse, async) {
+	.advice = MADV_NORMAL,
+};
+
+FIXTURE_VARIANT_ADD(dead_fuse, sync) {
+	.sync = true, .advice = MADV_NORMAL,
+};
+
+FIXTURE_VARIANT_ADD(dead_fuse, random) {
+	.advice = MADV_RANDOM,
+};
+
+FIXTURE_SETUP(dead_fuse)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	self->c.pid = 0;
+	self->v = ut_shared(sizeof(*self->v));
+	ASSERT_NE(NULL, self->v);
+	ASSERT_EQ(0, ut_fuse_page(&self->fuse, variant->sync));
+	ASSERT_EQ(0, madvise(self->fuse.page, PAGE, variant->advice));
+}
+
+FIXTURE_TEARDOWN(dead_fuse)
+{
+	/* A task that waits goes on when the server is gone. */
+	ut_fuse_end(&self->fuse);
+	if (self->c.pid > 0) {
+		kill(self->c.pid, SIGKILL);
+		ut_wait(&self->c);
+	}
+	ut_close(&self->s);
+}
+
+TEST_F(dead_fuse, page)
+{
+	char *page = self->fuse.page;
+	unsigned long *frame;
+	struct ut_stack got;
+
+	/* A frame that lies above the one before. */
+	frame = mmap(page - PAGES * PAGE, PAGE, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_LT((void *)frame, (void *)page);
+	frame[0] = (unsigned long)page;
+	frame[1] = 0x400100;
+	self->v->fp = (unsigned long)frame;
+	ASSERT_EQ(0, watch_child(&self->s, &self->c, beside_fuse, self->v, "sys_enter_getppid"));
+	EXPECT_TRUE(wait_done(&self->v->done, 1));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(UT_DEFERRED,
+		  ut_user_stack(&self->s, ut_sample(&self->s, 0, self->c.pid, 0), &got));
+	ASSERT_EQ(2, got.nr);
+	EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
+	EXPECT_EQ(frame[1], got.ip[1]);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * The server itself, with the address of a page of its own at hand: it must not wait for
+ * what it has to answer. When another thread has had the page it is read.
+ */
+struct self_served {
+	struct ut_fuse	fuse;		/* the first, for between() */
+	void		*page;
+	int		err, ready, done;
+};
+
+static void between(struct ut_fuse *f)
+{
+	struct self_served *v = (void *)f;
+
+	if (UT_READ(v->ready) == v->done)
+		return;
+	ut_syscall_on((unsigned long)v->page, (unsigned long)v->page, __NR_getppid, 0, 0, 0);
+	__atomic_store_n(&v->done, v->done + 1, __ATOMIC_RELEASE);
+}
+
+static void *map_and_read(void *arg)
+{
+	struct self_served *v = arg;
+	char value[8];
+
+	v->page = ut_fuse_map(&v->fuse, PROT_READ, MAP_PRIVATE);
+	if (v->page == MAP_FAILED) {
+		__atomic_store_n(&v->err, 1, __ATOMIC_RELEASE);
+		return NULL;
+	}
+	__atomic_store_n(&v->ready, 1, __ATOMIC_RELEASE);
+	/* What comes behind a request is seen by the next one at the latest. */
+	getxattr(v->fuse.path, "user.first", value, sizeof(value));
+	while (UT_READ(v->done) < 1)
+		usleep(1000);
+	UT_READ(*(char *)v->page);
+	__atomic_store_n(&v->ready, 2, __ATOMIC_RELEASE);
+	getxattr(v->fuse.path, "user.second", value, sizeof(value));
+	return NULL;
+}
+
+static void serves_its_file(void *arg)
+{
+	struct self_served *v = arg;
+	int fd = ut_fuse_mount(&v->fuse);
+	pthread_t id;
+
+	if (fd < 0 || pthread_create(&id, NULL, map_and_read, v))
+		__atomic_store_n(&v->err, 1, __ATOMIC_RELEASE);
+	else
+		ut_fuse_serve(fd, &v->fuse);
+}
+
+TEST_F(bad_stacks, page_of_its_own_file)
+{
+	struct self_served *v = ut_shared(sizeof(*v));
+	struct ut_stack got;
+	struct ut_child c;
+
+	ASSERT_NE(NULL, v);
+	ut_close(&self->s);
+	v->fuse = (struct ut_fuse){ .direct = -1, .before = between, .frame = 0x400100 };
+	ASSERT_EQ(0, watch_child(&self->s, &c, serves_its_file, v, "sys_enter_getppid"));
+	EXPECT_TRUE(wait_done(&v->done, 2));
+	EXPECT_EQ(0, UT_READ(v->err));
+	ut_disable(&self->s);
+	kill(c.pid, SIGKILL);
+	EXPECT_EQ(SIGKILL, ut_wait_gone(&c));
+	ut_fuse_end(&v->fuse);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, c.pid, 0), &got));
+	EXPECT_EQ(1, got.nr);
+	EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, c.pid, 1), &got));
+	ASSERT_EQ(2, got.nr);
+	EXPECT_EQ(v->fuse.frame, got.ip[1]);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -1096,7 +1271,7 @@ TEST_F_TIMEOUT(bad_stacks, killed_in_the_walk, 60)
 
 	ASSERT_NE(NULL, v);
 	ut_close(&self->s);
-	ASSERT_EQ(0, ut_fuse_page(&self->fuse));
+	ASSERT_EQ(0, ut_device_page(&self->fuse));
 	v->fp = (unsigned long)self->fuse.page;
 	ASSERT_EQ(0, watch_child(&self->s, &c, unserved, v, "sys_enter_getppid"));
 	ASSERT_TRUE(ut_wait_state(c.pid, "D"));
@@ -1140,7 +1315,7 @@ TEST_F_TIMEOUT(bad_stacks, killed_in_the_exit, 60)
 
 		memset(v, 0, sizeof(*v));
 		v->exit = exits[n].nr;
-		ASSERT_EQ(0, ut_fuse_page(&self->fuse));
+		ASSERT_EQ(0, ut_device_page(&self->fuse));
 		v->fp = (unsigned long)self->fuse.page;
 		ASSERT_EQ(0, watch_child(&self->s, &c, unserved, v, exits[n].tp));
 		for (i = 0; i < 100 && (!v->ready || ut_task_state(c.pid) == 'R'); i++)
@@ -1308,7 +1483,7 @@ FIXTURE_SETUP(no_wait)
 	memset(&self->fuse, 0, sizeof(self->fuse));
 	self->v = ut_shared(sizeof(*self->v));
 	ASSERT_NE(NULL, self->v);
-	ASSERT_EQ(0, ut_fuse_page(&self->fuse));
+	ASSERT_EQ(0, ut_device_page(&self->fuse));
 	self->v->fp = (unsigned long)self->fuse.page;
 	ASSERT_EQ(0, ut_fork(&self->c, variant->fn, self->v));
 }

@@ -1186,7 +1186,7 @@ FIXTURE_SETUP(absent)
 	self->a->frame = (unsigned long *)mem;
 	self->a->page = (unsigned long *)(mem + size);
 	if (variant->how == FUSE) {
-		ASSERT_EQ(0, ut_fuse_page(&self->fuse));
+		ASSERT_EQ(0, ut_fuse_page(&self->fuse, false));
 		/* A frame lies above the one before. */
 		self->a->page = self->fuse.page;
 		self->a->frame = (unsigned long *)mmap((char *)self->fuse.page - 16 * size, size,
@@ -1488,7 +1488,7 @@ TEST_F_TIMEOUT(at_the_end, many_events_beside_busy_tasks, 120)
 
 #define DEAD_EVENTS	200
 
-/* Its frame is in a page that is never served. */
+/* Its frame is in a page that does not come. */
 static void stuck_in_the_walk(void *page)
 {
 	ut_syscall_on((unsigned long)page, (unsigned long)page, __NR_getppid, 0, 0, 0);
@@ -1512,7 +1512,7 @@ TEST_F_TIMEOUT(at_the_end, many_events_of_the_dead, 120)
 	int i, fd[DEAD_EVENTS];
 	struct ut_child dead;
 
-	ASSERT_EQ(0, ut_fuse_page(&fuse));
+	ASSERT_EQ(0, ut_device_page(&fuse));
 	ASSERT_EQ(0, ut_fork(&self->c, stuck_in_the_walk, fuse.page));
 	opts.pid = self->c.pid;
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
@@ -2656,7 +2656,7 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 	pthread_t id[2];
 	int ppid, bare;
 
-	ASSERT_EQ(0, ut_fuse_page(&fuse));
+	ASSERT_EQ(0, ut_device_page(&fuse));
 	st.fp = (unsigned long)fuse.page;
 	ASSERT_EQ(0, pthread_create(&id[0], NULL, stuck_disabler, &st));
 	ASSERT_EQ(0, pthread_create(&id[1], NULL, calls_meanwhile, &st));
@@ -2684,7 +2684,7 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 		ASSERT_EQ(0, ioctl(bare, PERF_EVENT_IOC_DISABLE, 0));
 		__atomic_add_fetch(&st.disables, 1, __ATOMIC_RELEASE);
 	}
-	/* What it has asked for fails. */
+	/* What it has asked for comes. */
 	ut_fuse_end(&fuse);
 	pthread_join(id[0], NULL);
 	__atomic_store_n(&st.go, 3, __ATOMIC_RELEASE);

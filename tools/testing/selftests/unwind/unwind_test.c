@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <linux/hw_breakpoint.h>
+#include <linux/loop.h>
 #include <linux/userfaultfd.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -1048,8 +1050,11 @@ void *ut_shared(size_t size)
 	return p == MAP_FAILED ? NULL : p;
 }
 
+/* Who asks for this attribute has all reads answered, those from before as well. */
+#define FUSE_ANSWER	"user.answer"
+
 /* The file system: one file, of one page. */
-static void fuse_serve(int fd, const struct ut_fuse *f)
+void ut_fuse_serve(int fd, struct ut_fuse *f)
 {
 	static char buf[1 << 18];
 	struct fuse_in_header *in = (void *)buf;
@@ -1061,14 +1066,26 @@ static void fuse_serve(int fd, const struct ut_fuse *f)
 			struct fuse_open_out	open;
 			struct fuse_write_out	write;
 			char			page[4096];
+			__u64			frame[2];
 		};
 	} out;
-	int opened = 0;
+	bool answers = f->locked || f->before;
+	unsigned int opened = 0, kept = 0;
+	__u64 reads[16];
 
-	while (read(fd, buf, sizeof(buf)) >= (ssize_t)sizeof(*in)) {
-		if ((in->opcode == FUSE_READ && !f->locked) || in->opcode == FUSE_FORGET ||
-		    in->opcode == FUSE_BATCH_FORGET)
+	while (1) {
+		if (f->before)
+			f->before(f);
+		if (read(fd, buf, sizeof(buf)) < (ssize_t)sizeof(*in))
+			break;
+		if (in->opcode == FUSE_FORGET || in->opcode == FUSE_BATCH_FORGET ||
+		    in->opcode == FUSE_INTERRUPT)
 			continue;
+		if (in->opcode == FUSE_READ && !answers) {
+			if (kept < ARRAY_SIZE(reads))
+				reads[kept++] = in->unique;
+			continue;
+		}
 		memset(&out, 0, sizeof(out));
 		out.hdr.unique = in->unique;
 		out.hdr.len = sizeof(out.hdr);
@@ -1079,7 +1096,7 @@ static void fuse_serve(int fd, const struct ut_fuse *f)
 			out.init.max_write = sizeof(out.page);
 			/* Else who faults waits for the answer in a way that no signal ends. */
 			out.init.max_readahead = sizeof(out.page);
-			out.init.flags = FUSE_ASYNC_READ;
+			out.init.flags = f->sync ? 0 : FUSE_ASYNC_READ;
 			out.hdr.len += sizeof(out.init);
 			break;
 		case FUSE_GETATTR:
@@ -1095,7 +1112,25 @@ static void fuse_serve(int fd, const struct ut_fuse *f)
 			out.open.open_flags = opened++ ? FOPEN_DIRECT_IO : 0;
 			out.hdr.len += sizeof(out.open);
 			break;
+		case FUSE_GETXATTR:
+			out.hdr.error = -ENODATA;
+			if (strcmp((char *)in + sizeof(*in) + sizeof(struct fuse_getxattr_in),
+				   FUSE_ANSWER))
+				break;
+			answers = true;
+			out.hdr.error = 0;
+			out.hdr.len += sizeof(out.page);
+			while (kept) {
+				out.hdr.unique = reads[--kept];
+				if (write(fd, &out, out.hdr.len) < 0)
+					break;
+			}
+			out.hdr.error = -ENODATA;
+			out.hdr.unique = in->unique;
+			out.hdr.len = sizeof(out.hdr);
+			break;
 		case FUSE_READ:
+			out.frame[1] = f->frame;
 			out.hdr.len += sizeof(out.page);
 			break;
 		case FUSE_WRITE:
@@ -1115,10 +1150,9 @@ static void fuse_serve(int fd, const struct ut_fuse *f)
 	}
 }
 
-static int fuse_mount(struct ut_fuse *f)
+int ut_fuse_mount(struct ut_fuse *f)
 {
 	char data[96];
-	pid_t server;
 	int fd, file;
 
 	snprintf(f->path, sizeof(f->path), "/tmp/unwind_fuse.XXXXXX");
@@ -1130,11 +1164,21 @@ static int fuse_mount(struct ut_fuse *f)
 		return -1;
 	}
 	close(file);
+	return fd;
+}
+
+static int fuse_begin(struct ut_fuse *f)
+{
+	int fd = ut_fuse_mount(f);
+	pid_t server;
+
+	if (fd < 0)
+		return -1;
 	/* *f may be memory that the server shares. */
 	server = fork();
 	if (!server) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		fuse_serve(fd, f);
+		ut_fuse_serve(fd, f);
 		_exit(0);
 	}
 	f->server = server;
@@ -1143,41 +1187,96 @@ static int fuse_mount(struct ut_fuse *f)
 	return 0;
 }
 
-static int fuse_map(struct ut_fuse *f, int prot, int flags)
+void *ut_fuse_map(const struct ut_fuse *f, int prot, int flags)
 {
+	long size = sysconf(_SC_PAGESIZE);
+	void *page = MAP_FAILED;
 	struct stat st = {};
 	int file;
 
-	f->direct = -1;
-	if (fuse_mount(f))
-		goto fail;
 	file = open(f->path, O_RDWR | O_CLOEXEC);
 	/* This asks for its size. */
-	if (fstat(file, &st) || st.st_size != sysconf(_SC_PAGESIZE)) {
+	if (!fstat(file, &st) && st.st_size == size)
+		page = mmap(NULL, size, prot, flags, file, 0);
+	if (page == MAP_FAILED)
 		ut_diag("FUSE: %s, %ld bytes", strerror(errno), (long)st.st_size);
-		goto fail;
-	}
-	f->page = mmap(NULL, sysconf(_SC_PAGESIZE), prot, flags, file, 0);
 	close(file);
-	f->direct = open(f->path, O_RDONLY | O_CLOEXEC);
+	return page;
+}
+
+static int fuse_page(struct ut_fuse *f, int prot, int flags)
+{
+	f->direct = -1;
+	f->page = MAP_FAILED;
+	if (!fuse_begin(f)) {
+		f->page = ut_fuse_map(f, prot, flags);
+		f->direct = open(f->path, O_RDONLY | O_CLOEXEC);
+	}
 	if (f->page != MAP_FAILED && f->direct >= 0)
 		return 0;
-	ut_diag("FUSE: %s", strerror(errno));
-fail:
 	ut_fuse_end(f);
 	return -1;
 }
 
-int ut_fuse_page(struct ut_fuse *f)
+int ut_fuse_page(struct ut_fuse *f, bool sync)
 {
-	*f = (struct ut_fuse){};
-	return fuse_map(f, PROT_READ, MAP_PRIVATE);
+	*f = (struct ut_fuse){ .sync = sync };
+	return fuse_page(f, PROT_READ, MAP_PRIVATE);
+}
+
+/* A free loop device with the file behind it, until nobody has it open any more. */
+static int fuse_loop(const struct ut_fuse *f)
+{
+	int ctl = open("/dev/loop-control", O_RDWR | O_CLOEXEC), dev = -1, tries, nr;
+	struct loop_config config = { .info.lo_flags = LO_FLAGS_AUTOCLEAR };
+	char path[32];
+
+	config.fd = open(f->path, O_RDONLY | O_CLOEXEC);
+	/* Another one may take it first. */
+	for (tries = 0; tries < 10 && dev < 0; tries++) {
+		nr = ioctl(ctl, LOOP_CTL_GET_FREE);
+		if (nr < 0)
+			break;
+		snprintf(path, sizeof(path), "/dev/loop%d", nr);
+		dev = open(path, O_RDONLY | O_CLOEXEC);
+		if (dev >= 0 && ioctl(dev, LOOP_CONFIGURE, &config)) {
+			close(dev);
+			dev = -1;
+		}
+	}
+	if (dev < 0)
+		ut_diag("loop: %s; CONFIG_BLK_DEV_LOOP?", strerror(errno));
+	close(config.fd);
+	close(ctl);
+	return dev;
+}
+
+int ut_device_page(struct ut_fuse *f)
+{
+	long size = sysconf(_SC_PAGESIZE);
+	struct stat st;
+	int dev;
+
+	*f = (struct ut_fuse){ .direct = -1, .page = MAP_FAILED };
+	/* The size of the device is that of the file, which has to be known. */
+	if (!fuse_begin(f) && !stat(f->path, &st) && st.st_size == size) {
+		dev = fuse_loop(f);
+		if (dev >= 0) {
+			f->page = mmap(NULL, size, PROT_READ, MAP_PRIVATE, dev, 0);
+			f->device = f->page != MAP_FAILED;
+			close(dev);
+		}
+	}
+	if (f->device)
+		return 0;
+	ut_fuse_end(f);
+	return -1;
 }
 
 int ut_fuse_slow_page(struct ut_fuse *f, int ms)
 {
 	*f = (struct ut_fuse){ .ms = ms, .locked = ut_shared(sizeof(*f->locked)) };
-	return f->locked ? fuse_map(f, PROT_READ | PROT_WRITE, MAP_SHARED) : -1;
+	return f->locked ? fuse_page(f, PROT_READ | PROT_WRITE, MAP_SHARED) : -1;
 }
 
 void ut_fuse_lock(struct ut_fuse *f)
@@ -1192,6 +1291,14 @@ void ut_fuse_lock(struct ut_fuse *f)
 
 void ut_fuse_end(struct ut_fuse *f)
 {
+	char value[8];
+
+	/* What is read of the device fails otherwise, and the kernel's log tells of it. */
+	if (f->device) {
+		getxattr(f->path, FUSE_ANSWER, value, sizeof(value));
+		munmap(f->page, sysconf(_SC_PAGESIZE));
+	}
+	f->device = false;
 	if (f->server > 0) {
 		kill(f->server, SIGKILL);
 		waitpid(f->server, NULL, 0);

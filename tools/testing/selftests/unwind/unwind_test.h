@@ -245,18 +245,32 @@ struct ut_fuse {
 	char	path[32];
 	pid_t	server;
 	void	*page;
+	bool	sync;		/* without FUSE_ASYNC_READ */
+	bool	device;		/* the page is one of a block device */
 	int	direct;		/* the file again, not to be cached */
 	int	ms;		/* how long a write takes */
 	int	*locked;	/* 1 when ut_fuse_lock() has the lock */
+	__u64	frame;		/* the return address at the start of the page */
+	/* what a task that serves it itself does before each request */
+	void	(*before)(struct ut_fuse *f);
 };
 
-/* Nothing that is asked of its data is answered. */
-int ut_fuse_page(struct ut_fuse *f);
+/* Nothing that is asked of its data is answered: with @sync no signal ends a wait for that. */
+int ut_fuse_page(struct ut_fuse *f, bool sync);
+/*
+ * One of a block device that has this file behind it. Who needs it waits, until killed or
+ * until ut_fuse_end(), which answers.
+ */
+int ut_device_page(struct ut_fuse *f);
 /* To write it back takes @ms; until ut_fuse_end() if that is negative. */
 int ut_fuse_slow_page(struct ut_fuse *f, int ms);
 /* Have the memory map of the caller's process locked as long as that, once. */
 void ut_fuse_lock(struct ut_fuse *f);
 void ut_fuse_end(struct ut_fuse *f);
+/* To be the file system oneself: /dev/fuse, or negative; what it is to do; the file, mapped. */
+int ut_fuse_mount(struct ut_fuse *f);
+void ut_fuse_serve(int fd, struct ut_fuse *f);
+void *ut_fuse_map(const struct ut_fuse *f, int prot, int flags);
 
 /* Fork a child that runs @fn and waits before it until ut_go(). */
 struct ut_child {
