@@ -4,6 +4,8 @@
 import json
 import os
 import re
+import resource
+import signal
 import subprocess
 import sys
 
@@ -287,6 +289,57 @@ def read_waiting(perf, form, words, directory):
                       f"{limit >> 20}")
 
 
+# threads that wait at once, and by how much more user time may be taken for the
+# second number of them than for the first
+AT_ONCE = 8, 10000
+MORE_TIME = 2
+# seconds after which it is no longer waited for
+MOST_TIME = 30
+
+
+def user_time(perf, words, path):
+    """Seconds of the processor, in user mode, without a disturbance."""
+    times = []
+    for _ in range(3):
+        with open(f"{path}.err", "wb") as errors:
+            child = subprocess.Popen([perf, *words, "-i", path],
+                                     stdin=subprocess.DEVNULL,
+                                     stdout=subprocess.DEVNULL, stderr=errors,
+                                     env=dict(os.environ, **ENVIRONMENT),
+                                     preexec_fn=lambda: resource.setrlimit(
+                                         resource.RLIMIT_CPU,
+                                         (MOST_TIME, MOST_TIME + 5)))
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode == -signal.SIGXCPU:
+            raise Failure(f"{path}: not done in {MOST_TIME} s")
+        if child.returncode:
+            with open(f"{path}.err", errors="replace") as errors:
+                raise Failure(f"status {child.returncode}\n"
+                              f"{errors.read()[-1500:]}")
+        times.append(usage.ru_utime)
+    return min(times)
+
+
+def read_many(perf, form, words, directory):
+    """What a callchain takes does not grow with how many are waited for."""
+    times = []
+    for threads in AT_ONCE:
+        path = os.path.join(directory, f"at-once-{form}-{threads}")
+        # one call of each of the many threads
+        call([os.path.join(TOP, "bench", "mkperfdata"), "--samples", "40000",
+              "--per-cookie", "4", "--threads", str(threads), "--form", form,
+              "-o", path])
+        try:
+            times.append(user_time(perf, words, path))
+        finally:
+            os.unlink(path)
+    few, many = times
+    if many > MORE_TIME * few:
+        raise Failure(f"{many:.2f} s with {AT_ONCE[1]} threads that wait, "
+                      f"{few:.2f} s with {AT_ONCE[0]}")
+
+
 def inject_guest(perf, directory):
     """perf inject reads samples also where it wants only other events."""
     host, guest = (os.path.join(directory, name) for name in ("host", "guest"))
@@ -333,6 +386,8 @@ def run_bad_input(layer):
         layer.test(f"{WAITING} samples wait for nothing, {form}", read_waiting,
                    check.perf, form, ["script", "-F", "tid,time,ip,sym"],
                    layer.dir)
+        layer.test(f"{AT_ONCE[1]} threads wait at once, {form}", read_many,
+                   check.perf, form, ["script", "-F", "tid,time,ip"], layer.dir)
 
 
 # what takes a minute on two CPUs
