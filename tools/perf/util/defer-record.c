@@ -170,13 +170,25 @@ void evsel__config_defer_callchain(struct evsel *evsel, const struct callchain_p
 		defer_by_name = true;
 }
 
+/* Whether the kernel knows deferral, for what has to be known before it is asked for */
+static bool can_defer(void)
+{
+	static int can = -1;
+
+	if (can < 0)
+		can = perf_can_defer_callchain();
+
+	return can;
+}
+
 /**
  * evlist__may_defer - will user callchains of some event be deferred?
  * @evlist: events that are not configured yet
  * @param: the callgraph parameters for those that have none of their own
  *
- * Return: false when none will ask for that; true also for some that will not, as
- * terms of theirs are looked at no closer than for callchains.
+ * Return: false when none will ask for that, or the kernel does not know it; true
+ * also for some that will not, as terms of theirs are looked at no closer than for
+ * callchains.
  */
 bool evlist__may_defer(struct evlist *evlist, const struct callchain_param *param)
 {
@@ -184,13 +196,13 @@ bool evlist__may_defer(struct evlist *evlist, const struct callchain_param *para
 	struct evsel *evsel;
 
 	if (callchain_param__may_defer(param))
-		return true;
+		return can_defer();
 
 	evlist__for_each_entry(evlist, evsel) {
 		term = evsel__get_config_term(evsel, CALLGRAPH);
 		if ((term && strcmp(term->val.str, "no")) ||
 		    evsel__get_config_term(evsel, MAX_STACK))
-			return true;
+			return can_defer();
 	}
 	return false;
 }
@@ -271,6 +283,16 @@ static void evlist__stop_deferral(struct evlist *evlist)
 		evsel->core.attr.defer_callchain = 0;
 }
 
+static void deferral_is_missing(void)
+{
+	if (perf_missing_features.defer_callchain)
+		return;
+
+	perf_missing_features.defer_callchain = true;
+	pr_debug2_peo("switching off deferred callchain support\n");
+	warn_by_name("The kernel has no deferred user callchains");
+}
+
 /**
  * evlist__config_defer_output - choose the event that gets the deferred callchains
  * @evlist: events with all else configured
@@ -326,6 +348,12 @@ void evlist__config_defer_output(struct evlist *evlist, const struct record_opts
 			evlist__stop_deferral(evlist);
 			return;
 		}
+		/* Without deferral they need none */
+		if (!can_defer()) {
+			deferral_is_missing();
+			evlist__stop_deferral(evlist);
+			return;
+		}
 		evlist__for_each_entry(evlist, evsel)
 			evsel__set_sample_bit(evsel, TIME);
 	}
@@ -347,14 +375,10 @@ bool evsel__detect_missing_deferral(struct evsel *evsel)
 	const struct perf_event_attr *attr = &evsel->core.attr;
 
 	if (perf_missing_features.defer_callchain ||
-	    (!attr->defer_callchain && !attr->defer_output) ||
-	    perf_can_defer_callchain())
+	    (!attr->defer_callchain && !attr->defer_output) || can_defer())
 		return false;
 
-	perf_missing_features.defer_callchain = true;
-	pr_debug2_peo("switching off deferred callchain support\n");
-	warn_by_name("The kernel has no deferred user callchains");
-
+	deferral_is_missing();
 	return true;
 }
 

@@ -200,6 +200,44 @@ test_one_cpu()
 	check_messages "One CPU, side-band event on all" "$said" 0
 }
 
+# attributes OUTPUT ARGS: all attributes of each event, recorded into a file or a pipe
+attributes()
+{
+	local output=$1
+
+	shift
+	perf record -o "$output" -e cpu-clock,task-clock "$@" -- true \
+		9<> "$dir/control" > "$dir/pipe.data" 2> "$log" || {
+		cat "$log"
+		echo "perf record $* failed"
+		return 0
+	}
+	[ "$output" != - ] || output=$dir/pipe.data
+	perf evlist -v -i "$output" 2>&1
+}
+
+# same_attributes NAME ARGS: recorded by default as where deferral is forbidden
+same_attributes()
+{
+	local name=$1 output form
+
+	shift
+	[ -p "$dir/control" ] || mkfifo "$dir/control"
+	for output in "$data" -; do
+		form="file"
+		[ "$output" != - ] || form="pipe"
+		attributes "$output" "$@" > "$dir/default"
+		attributes "$output" "$@" --call-graph fp,nodefer > "$dir/forbidden"
+		if grep -q CALLCHAIN "$dir/default" &&
+		   diff "$dir/default" "$dir/forbidden" > "$dir/diff"; then
+			echo "$name, $form [Ok]"
+		else
+			cat "$dir/default" "$dir/forbidden"
+			fail "$name, $form"
+		fi
+	done
+}
+
 test_fallback()
 {
 	record -vv -g -e cpu-clock,task-clock -- true || return 0
@@ -220,6 +258,12 @@ test_fallback()
 
 	record -vv --call-graph fp,nodefer -e cpu-clock,task-clock -- true || return 0
 	check_messages "Not tried when forbidden" "defer_\|switching off deferred" 0
+
+	# What deferral needs, and it alone: times in a pipe, an event for --control
+	same_attributes "Attributes" -g
+	same_attributes "Attributes, per thread" --per-thread -g
+	same_attributes "Attributes, --control" -g --control fd:9
+	same_attributes "Attributes, per thread, --control" --per-thread -g --control fd:9
 }
 
 # live WORDS: perf top and perf trace with callchains, messages and all in $log
