@@ -18,6 +18,7 @@
 #include <linux/cpumask.h>
 #include <linux/delay.h>
 #include <linux/file.h>
+#include <linux/hardirq.h>
 #include <linux/kernel.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
@@ -28,6 +29,7 @@
 #include <linux/shmem_fs.h>
 #include <linux/task_work.h>
 #include <linux/thread_info.h>
+#include <linux/tick.h>
 #include <linux/uaccess.h>
 #include <linux/unwind_user.h>
 #include <linux/workqueue.h>
@@ -2352,9 +2354,9 @@ static void unwind_deferred_cancel_asking(struct kunit *test)
 
 	if (num_online_cpus() < 2)
 		kunit_skip(test, "needs two CPUs");
-	/* A request with interrupts off is refused. */
-	if (context_tracking_enabled())
-		kunit_skip(test, "not on a nohz_full kernel");
+	/* A request with interrupts off is refused there. */
+	if (context_tracking_enabled_cpu(cpumask_last(cpu_online_mask)))
+		kunit_skip(test, "the last CPU is a nohz_full one");
 	a = kunit_kzalloc(test, sizeof(*a), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, a);
 	a->task = current;
@@ -2407,6 +2409,50 @@ static void unwind_deferred_cancel_asking(struct kunit *test)
 	*regs = old;
 }
 
+/*
+ * Where context tracking accounts the time in user space, the last steps to it are
+ * traced behind the end of the marks: a task that asks with interrupts off is refused,
+ * for it may be there. An interrupt that asks is not.
+ */
+#ifdef CONFIG_NO_HZ_FULL
+
+static void unwind_deferred_nohz_full(struct kunit *test)
+{
+	struct unwind_task_info *info = &current->unwind_info;
+	struct unwind_work *work;
+	u64 cookie, refused = 0;
+	int cpu, task, irq;
+
+	if (!tick_nohz_full_enabled())
+		kunit_skip(test, "no CPU is a nohz_full one");
+	cpu = cpumask_first_and(tick_nohz_full_mask, cpu_online_mask);
+	KUNIT_ASSERT_LT(test, cpu, nr_cpu_ids);
+	KUNIT_ASSERT_TRUE(test, context_tracking_enabled_cpu(cpu));
+	work = new_client_registered(test);
+	/* Who has no mm has no user stack. */
+	map_stack(test, STACK, PAGE_SIZE);
+	KUNIT_ASSERT_EQ(test, 0, set_cpus_allowed_ptr(current, cpumask_of(cpu)));
+
+	/* No tick may take it for a task that runs its work on the way to user space. */
+	scoped_guard(irqsave) {
+		current->flags &= ~PF_KTHREAD;
+		task = unwind_deferred_request(work, &refused);
+		__irq_enter_raw();
+		irq = unwind_deferred_request(work, &cookie);
+		__irq_exit_raw();
+		current->flags |= PF_KTHREAD;
+	}
+	set_cpus_allowed_ptr(current, cpu_possible_mask);
+	KUNIT_EXPECT_EQ(test, -EAGAIN, task);
+	KUNIT_EXPECT_EQ(test, 0, refused);
+	KUNIT_EXPECT_EQ(test, 0, irq);
+	KUNIT_EXPECT_TRUE(test, task_work_cancel(current, &info->work));
+
+	clear_thread_flag(TIF_NOTIFY_RESUME);
+	info->state = 0;
+}
+
+#endif
 #endif
 
 static struct kunit_case unwind_deferred_cases[] = {
@@ -2438,6 +2484,9 @@ static struct kunit_case unwind_deferred_cases[] = {
 #endif
 #ifndef MODULE
 	KUNIT_CASE(unwind_deferred_cancel_asking),
+#ifdef CONFIG_NO_HZ_FULL
+	KUNIT_CASE(unwind_deferred_nohz_full),
+#endif
 #endif
 	{}
 };
