@@ -224,6 +224,8 @@ struct perf_defer_output {
 	bool				offline;
 	/* not to be written, but counted */
 	bool				lose;
+	/* there was no memory to look for an event that takes it */
+	bool				no_memory;
 	struct {
 		struct perf_event_header	header;
 		u64				cookie;
@@ -601,6 +603,27 @@ static bool perf_defer_is_ending(struct perf_defer_session *session)
 		time_before(jiffies, READ_ONCE(session->deadline) + HZ));
 }
 
+/*
+ * There was no memory for what is done with a stack: nobody gets it, so it is lost. The
+ * first event counts it that could have been read, be it disabled by now.
+ */
+static void perf_defer_count_lost(struct perf_defer_session *session)
+{
+	struct list_head *lists[] = { &session->outputs, &session->targets, &session->gone };
+	struct perf_event *event;
+	unsigned int i;
+
+	guard(raw_spinlock_irqsave)(&session->lock);
+	for (i = 0; i < ARRAY_SIZE(lists); i++) {
+		list_for_each_entry(event, lists[i], defer_entry) {
+			if (perf_defer_has_buffer(event)) {
+				atomic64_inc(&event->lost_samples);
+				return;
+			}
+		}
+	}
+}
+
 /* Leave the stack with who is disabling an event of the session, if anybody. */
 static void perf_defer_leave(struct perf_defer_output *output)
 {
@@ -614,14 +637,20 @@ static void perf_defer_leave(struct perf_defer_output *output)
 	 * event's CPU to be asked. One of the two sees the other.
 	 */
 	smp_rmb();
-	if (likely(!perf_defer_is_ending(session)) ||
-	    READ_ONCE(session->nr_left) >= READ_ONCE(session->room))
+	if (likely(!perf_defer_is_ending(session))) {
+		if (unlikely(output->no_memory))
+			perf_defer_count_lost(session);
+		return;
+	}
+	if (READ_ONCE(session->nr_left) >= READ_ONCE(session->room))
 		return;
 
 	left = kvmalloc(struct_size(left, entries, trace->nr),
 			GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!left)
+	if (!left) {
+		perf_defer_count_lost(session);
 		return;
+	}
 
 	left->task = get_task_struct(current);
 	perf_defer_get_ids(&left->ids, current);
@@ -728,27 +757,6 @@ static void perf_defer_write_cpu(void *data)
 }
 
 /*
- * Whoever may open an event of their own task for any CPU may not have one interrupted
- * that the task is kept from, as often as it enters the kernel. One that is offline is
- * not, and who ends a profile may.
- */
-static bool perf_defer_may_call(int cpu)
-{
-	cpumask_var_t allowed;
-	bool may;
-
-	if (!cpu_online(cpu))
-		return true;
-	if (!alloc_cpumask_var(&allowed, GFP_NOWAIT))
-		return false;
-
-	cpuset_cpus_allowed(current, allowed);
-	may = cpumask_test_cpu(cpu, allowed);
-	free_cpumask_var(allowed);
-	return may;
-}
-
-/*
  * To an event that may have been removed or disabled since it was looked at. Called by
  * perf_defer_call_cpu(), with interrupts off.
  */
@@ -773,8 +781,13 @@ static void perf_defer_write_counting(void *data)
  * To an event of the current task that counts on some other CPU only, be it offline.
  * The event and its parent are freed by call_rcu() in __free_event(), so they are there
  * until that CPU has answered.
+ *
+ * Whoever may open an event of their own task for any CPU may not have one interrupted
+ * that the task is kept from, which is not @allowed, as often as it enters the kernel.
+ * One that is offline is not, and who ends a profile may.
  */
-static void perf_defer_write_task(struct perf_defer_output *output)
+static void perf_defer_write_task_on(struct perf_defer_output *output,
+				     const struct cpumask *allowed)
 {
 	struct perf_event_context *ctx;
 	struct perf_event *event;
@@ -790,7 +803,7 @@ static void perf_defer_write_task(struct perf_defer_output *output)
 		if (event->cpu < 0 || !event->attr.defer_output ||
 		    event->defer != output->session ||
 		    !perf_defer_has_buffer(event) || !perf_defer_counts(event) ||
-		    !perf_defer_may_call(event->cpu))
+		    (cpu_online(event->cpu) && !cpumask_test_cpu(event->cpu, allowed)))
 			continue;
 
 		output->event = event;
@@ -798,6 +811,23 @@ static void perf_defer_write_task(struct perf_defer_output *output)
 		if (output->written)
 			return;
 	}
+}
+
+static void perf_defer_write_task(struct perf_defer_output *output)
+{
+	cpumask_var_t allowed;
+
+	/* Most tasks have no events of their own. */
+	if (!READ_ONCE(current->perf_event_ctxp))
+		return;
+
+	output->no_memory = !alloc_cpumask_var(&allowed, GFP_KERNEL | __GFP_NOWARN);
+	if (output->no_memory)
+		return;
+
+	cpuset_cpus_allowed(current, allowed);
+	perf_defer_write_task_on(output, allowed);
+	free_cpumask_var(allowed);
 }
 
 /* To an event that does not count here: see the head of this file. */
@@ -828,6 +858,7 @@ static void perf_defer_write_elsewhere(struct perf_defer_output *output)
 	};
 
 	output->ids = &ids;
+	output->no_memory = false;
 	perf_defer_ask(output, perf_defer_ask_cpus, PERF_DEFER_HOTPLUG_MS);
 	output->ids = NULL;
 	output->lose = false;
@@ -1483,10 +1514,10 @@ static bool perf_defer_waits_for(struct perf_defer_session *session,
 /*
  * Returns 0; -EAGAIN for a task that is running, -EBUSY for one whose memory map
  * is locked, to be looked at once more if there is time; -ENOSPC when the buffer
- * is full, and another event has its turn yet; -EACCES and -ENOMEM. One that is
- * running when it is @late is interrupted; or, -EALREADY, an event is left that takes
- * what it writes by itself, and has to be disabled, too. The @last time a locked one's
- * stack is given up: it is an empty one.
+ * is full, and another event has its turn yet; -EACCES. One that is running when
+ * it is @late is interrupted; or, -EALREADY, an event is left that takes what it writes
+ * by itself, and has to be disabled, too. The @last time a locked one's stack is given
+ * up: it is an empty one.
  */
 static int perf_defer_drain_task(struct perf_defer_drain *drain,
 				 struct task_struct *task,
@@ -1502,8 +1533,9 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 		.ids	= &ids,
 		.trace	= trace,
 	};
-	unsigned int max = min_t(u32, event->attr.sample_max_stack,
-				 UNWIND_USER_MAX_ENTRIES);
+	/* Without memory for it the stack is an empty one. */
+	unsigned int max = trace->entries ? min_t(u32, event->attr.sample_max_stack,
+						  UNWIND_USER_MAX_ENTRIES) : 0;
 	int ret, err = 0;
 
 	if (!perf_defer_is_shared_with(session, task))
@@ -1645,6 +1677,27 @@ static unsigned int perf_defer_collect_own(struct perf_event *event,
 }
 
 /*
+ * With the first @max of them from number @from on, which is set behind the last one, where
+ * there is no memory to note all at once.
+ */
+static unsigned int perf_defer_collect_from(struct perf_defer_client *client, int *from,
+					    struct task_struct **tasks, unsigned int max)
+{
+	struct task_struct *task;
+	unsigned int nr = 0;
+	struct pid *pid;
+
+	guard(rcu)();
+	while (nr < max && (pid = find_ge_pid(*from, &init_pid_ns))) {
+		*from = pid_nr(pid) + 1;
+		task = pid_task(pid, PIDTYPE_PID);
+		if (task)
+			nr = perf_defer_add(client, task, tasks, nr, max);
+	}
+	return nr;
+}
+
+/*
  * There is no room for a stack. The next event that is disabled is to look at all tasks,
  * whatever the others have seen, if it has another buffer.
  */
@@ -1673,11 +1726,12 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 {
 	struct perf_defer_session *session = drain->event->defer;
 	struct perf_defer_client *client = session->client;
-	struct task_struct **tasks __free(kvfree) = NULL;
+	struct task_struct **many __free(kvfree) = NULL;
+	struct task_struct *few[16], **tasks;
 	bool full = false, all = true, left = false, own = false;
-	unsigned long waiting, asked;
+	unsigned long waiting, asked, seen = 0;
 	unsigned int nr, max, i;
-	int err = 0;
+	int err = 0, from = 1;
 
 	waiting = perf_defer_waiting(client, &asked);
 	if (!waiting || asked == READ_ONCE(session->settled))
@@ -1697,35 +1751,40 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 
 	/* A few more may have joined; if there are many, they are next. */
 	max = min(waiting + 16, (unsigned long)PID_MAX_LIMIT);
-	tasks = kvmalloc_array(max, sizeof(*tasks), GFP_KERNEL | __GFP_NOWARN);
-	if (!tasks)
-		return 0;
+	many = kvmalloc_array(max, sizeof(*many), GFP_KERNEL | __GFP_NOWARN);
+	tasks = many ?: few;
+	do {
+		if (unlikely(!many))
+			nr = perf_defer_collect_from(client, &from, few, ARRAY_SIZE(few));
+		else if (own)
+			nr = perf_defer_collect_own(drain->event, many, max);
+		else
+			nr = perf_defer_collect(client, many, max);
+		seen += nr;
 
-	nr = own ? perf_defer_collect_own(drain->event, tasks, max) :
-		   perf_defer_collect(client, tasks, max);
-	for (i = 0; i < nr; i++) {
-		switch (full ? 0 : perf_defer_drain_task(drain, tasks[i], trace,
-							 late, last)) {
-		case -EBUSY:
-			err = -EBUSY;
-			break;
-		case -EALREADY:
-			left = true;
-			fallthrough;
-		case -EAGAIN:
-			err = err ?: -EAGAIN;
-			break;
-		case -ENOSPC:
-			full = true;
-			break;
-		case -EACCES:
-		case -ENOMEM:
-			all = false;
-			break;
+		for (i = 0; i < nr; i++) {
+			switch (full ? 0 : perf_defer_drain_task(drain, tasks[i], trace,
+								 late, last)) {
+			case -EBUSY:
+				err = -EBUSY;
+				break;
+			case -EALREADY:
+				left = true;
+				fallthrough;
+			case -EAGAIN:
+				err = err ?: -EAGAIN;
+				break;
+			case -ENOSPC:
+				full = true;
+				break;
+			case -EACCES:
+				all = false;
+				break;
+			}
+			put_task_struct(tasks[i]);
+			cond_resched();
 		}
-		put_task_struct(tasks[i]);
-		cond_resched();
-	}
+	} while (!many && nr == ARRAY_SIZE(few) && !full);
 	if (full)
 		return perf_defer_no_room(drain);
 	/* Who is on its way out leaves that to the next event that is disabled. */
@@ -1735,7 +1794,7 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 	 * Who is counted and does not wait any more is being walked right now. In both
 	 * counts: who has been walked from outside may have come out since.
 	 */
-	if (!err && (nr == max || max(waiting, perf_defer_waiting(client, NULL)) > nr))
+	if (!err && (seen == max || max(waiting, perf_defer_waiting(client, NULL)) > seen))
 		err = -EAGAIN;
 	if (!err && all)
 		WRITE_ONCE(session->settled, asked);
@@ -1924,9 +1983,6 @@ static void perf_defer_drain_all(struct perf_defer_drain *drain)
 	max = min_t(u32, event->attr.sample_max_stack, UNWIND_USER_MAX_ENTRIES);
 	trace.entries = kvmalloc_array(max, sizeof(*trace.entries),
 				       GFP_KERNEL | __GFP_NOWARN);
-	if (!trace.entries)
-		return;
-
 	deadline = perf_defer_deadline(drain);
 	patience = jiffies + msecs_to_jiffies(PERF_DEFER_LOCK_MS);
 	for (;;) {

@@ -365,6 +365,31 @@ static int remote_running(struct task_struct *task, struct remote_start *start,
 	return call.ret;
 }
 
+/* What there is where no memory is for one of them, and who has got it. */
+static struct remote_start spare_start;
+static DEFINE_MUTEX(spare_mutex);
+
+static struct remote_start *remote_start_get(void)
+{
+	struct remote_start *start = kmalloc(sizeof(*start), GFP_KERNEL | __GFP_NOWARN);
+
+	if (start)
+		return start;
+
+	mutex_lock(&spare_mutex);
+	return &spare_start;
+}
+
+static void remote_start_put(struct remote_start *start)
+{
+	if (start == &spare_start)
+		mutex_unlock(&spare_mutex);
+	else
+		kfree(start);
+}
+
+DEFINE_FREE(remote_start_put, struct remote_start *, remote_start_put(_T))
+
 /**
  * unwind_deferred_waits - has a client asked for a task's stack and not got it?
  * @work:	the client, registered
@@ -372,8 +397,8 @@ static int remote_running(struct task_struct *task, struct remote_start *start,
  *
  * Context: Any. By the time it returns it may have changed, unless @task is kept
  * from running.
- * Return: true while the callback of @work has not been called for a stack that
- * it asked for.
+ * Return: true until @task begins to hand out a stack that @work asked for: to walk it,
+ * which may take long, and to call the callbacks.
  */
 bool unwind_deferred_waits(struct unwind_work *work, struct task_struct *task)
 {
@@ -388,7 +413,8 @@ bool unwind_deferred_waits(struct unwind_work *work, struct task_struct *task)
  * @work:	the client that asked; stays registered meanwhile
  * @task:	the task, not the current one
  * @trace:	@trace->entries has room for @max entries; @trace->nr is set
- * @max:	the most entries to store, 1 to UNWIND_USER_MAX_ENTRIES
+ * @max:	the most entries to store, at most UNWIND_USER_MAX_ENTRIES; with 0 the
+ *		stack is an empty one
  * @interrupt:	if the task is running, interrupt its CPU for the time of the walk
  * @cookie:	set to the name of the stack
  *
@@ -396,20 +422,20 @@ bool unwind_deferred_waits(struct unwind_work *work, struct task_struct *task)
  * called for it. The caller checks that the stack may be shown to whom it is for.
  *
  * Context: Task context, may sleep, but not for the task, its locks or its memory.
- * With @interrupt it waits for a CPU that has interrupts off.
+ * Without memory for what it notes of the task it takes a mutex, which the others that
+ * have none hold as long as they look. With @interrupt it waits for a CPU that has interrupts off.
  * Return:
  * * 0		- @trace and @cookie are good. @trace->nr is 0 where there is none.
  * * -EBUSY	- @cookie is good; somebody holds the lock of the task's memory map
  * * -EAGAIN	- it is running, or was meanwhile; with @interrupt: in each of some tries
- * * -ESRCH	- the task does not wait, or is exiting
- * * -ENOMEM
+ * * -ESRCH	- the task does not wait, or has begun to hand it out, or is exiting
  */
 int unwind_deferred_remote(struct unwind_work *work, struct task_struct *task,
 			   struct unwind_stacktrace *trace, unsigned int max,
 			   bool interrupt, u64 *cookie)
 {
 	unsigned int tries = interrupt ? REMOTE_TRIES : 1;
-	struct remote_start *start __free(kfree) = NULL;
+	struct remote_start *start __free(remote_start_put) = NULL;
 	int ret, bit;
 
 	trace->nr = 0;
@@ -417,9 +443,7 @@ int unwind_deferred_remote(struct unwind_work *work, struct task_struct *task,
 	if (bit < 0)
 		return -ESRCH;
 
-	start = kmalloc(sizeof(*start), GFP_KERNEL);
-	if (!start)
-		return -ENOMEM;
+	start = remote_start_get();
 	start->work = work;
 	start->bit = bit;
 

@@ -333,7 +333,7 @@ static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace,
  * unwind_user_regs - walk the current task's user stack from given registers
  * @trace:	@trace->entries has room for @max entries; @trace->nr is set
  * @regs:	where to start
- * @max:	the most entries to store, 1 to UNWIND_USER_MAX_ENTRIES
+ * @max:	the most entries to store, 0 to UNWIND_USER_MAX_ENTRIES
  *
  * The first entry is @regs->ip, whatever it is; the others are return
  * addresses in user space. The walk ends where the chain of frame records does,
