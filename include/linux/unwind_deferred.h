@@ -83,9 +83,9 @@ static __always_inline bool unwind_deferred_pending(void)
  * store in unwind_deferred_exec_hold(): then true is said of a stack that nobody gets.
  *
  * Context: Any, behind unwind_deferred_request() in the same one, preemption off.
- * Return: true for a stack that is to be handed out, false for one that has been, or
- * that unwind_deferred_exec_hold() keeps from being asked for, or where the client is
- * being cancelled.
+ * Return: true for a stack that is to be handed out, false for one whose walk for that
+ * has begun, or that unwind_deferred_exec_hold() keeps from being asked for, or where the
+ * client is being cancelled.
  */
 static __always_inline bool
 unwind_deferred_still_waits(const struct unwind_work *work)

@@ -769,7 +769,8 @@ static void want_entries(struct unwind_task_info *info, u32 max)
  * unwind_deferred_request_max - ask for the current task's user stack
  * @work:	who asks
  * @max:	the most entries wanted; more than the client registered with counts
- *		as that. The stack has as many as the request that wants the most
+ *		as that. The stack has as many as the request that wants the most, of
+ *		those that come before its walk
  * @cookie:	set to the name of the stack, never 0; the same for all requests
  *		of one kernel entry, whoever asks, and another one in the next
  *
