@@ -268,6 +268,16 @@ static bool evsel__can_output(struct evsel *evsel, const struct defer_needs *nee
 	       evsel__max_stack(evsel) >= needs->max_stack;
 }
 
+/* Why not this one, which is the tracking event, and no other one, either? */
+static const char *evsel__why_no_output(const struct evsel *evsel,
+					const struct defer_needs *needs)
+{
+	if (evsel__is_on_all_cpus(evsel) && (evsel->core.attr.inherit || !needs->inherit) &&
+	    evsel__max_stack(evsel) < needs->max_stack)
+		return "The side-band event has a smaller max-stack than another one";
+	return "No side-band event on all CPUs and in all tasks";
+}
+
 static void warn_by_name(const char *why)
 {
 	if (defer_by_name)
@@ -337,7 +347,7 @@ void evlist__config_defer_output(struct evlist *evlist, const struct record_opts
 	if (!evsel__can_output(output, &needs)) {
 		pr_debug("'%s' is not on all CPUs, in all tasks or for all of a callchain, callchains are not deferred\n",
 			 evsel__name(output));
-		warn_by_name("No side-band event on all CPUs and in all tasks");
+		warn_by_name(evsel__why_no_output(output, &needs));
 		evlist__stop_deferral(evlist);
 		return;
 	}

@@ -200,6 +200,25 @@ test_one_cpu()
 	check_messages "One CPU, side-band event on all" "$said" 0
 }
 
+# Nor to cut the callchains of others: that is what is said, not that it is not everywhere
+test_smaller_stack()
+{
+	local said
+
+	said="^WARNING: The side-band event has a smaller max-stack than another one,"
+	said="$said recording user callchains without deferral\.$"
+
+	record --call-graph fp,defer -e "{page-faults/max-stack=4/,context-switches}" -- true ||
+		return 0
+	check_messages "A smaller max-stack, asked for by name" "$said" 1
+	check_messages "A smaller max-stack, asked for by name, nothing else" "WARNING" 1
+	check_bits "A smaller max-stack" 00 00
+	# The other one gets them all
+	record --call-graph fp,defer -e page-faults/max-stack=4/,context-switches -- true ||
+		return 0
+	check_messages "A smaller max-stack of one that is not alone" "WARNING" 0
+}
+
 # attributes OUTPUT ARGS: all attributes of each event, recorded into a file or a pipe
 attributes()
 {
@@ -456,6 +475,7 @@ if grep -q "switching off deferred callchain support" "$log"; then
 		err=2
 	fi
 else
+	test_smaller_stack
 	test_attributes
 	test_modes
 	test_sleepers
