@@ -16,6 +16,9 @@
 #include "unwind_test.h"
 
 #define NEW_IMAGE	"--new-image"
+#define NOBODY		65534
+#define COPY_SIZE	32
+#define SUID_DUMPABLE	"/proc/sys/fs/suid_dumpable"
 
 struct shared {
 	struct ut_stack	st[4];
@@ -29,6 +32,7 @@ FIXTURE(exec) {
 	struct ut_session s;
 	struct shared *sh;
 	struct ut_child c;
+	char copy[COPY_SIZE];	/* of the program, to be removed */
 };
 
 FIXTURE_VARIANT(exec) {
@@ -47,6 +51,7 @@ FIXTURE_VARIANT_ADD(exec, inherited) {
 FIXTURE_SETUP(exec)
 {
 	memset(&self->s, 0, sizeof(self->s));
+	self->copy[0] = 0;
 	self->sh = ut_shared(sizeof(*self->sh));
 	ASSERT_NE(NULL, self->sh);
 	ASSERT_LT(0, readlink("/proc/self/exe", self->sh->path, PATH_MAX - 1));
@@ -55,6 +60,8 @@ FIXTURE_SETUP(exec)
 FIXTURE_TEARDOWN(exec)
 {
 	ut_close(&self->s);
+	if (self->copy[0])
+		unlink(self->copy);
 }
 
 static char *new_argv[] = { "new", NEW_IMAGE, NULL };
@@ -267,27 +274,27 @@ TEST_F(exec, remove_on_exec)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* A sample in @function, by events that go with the old image: what is its user part? */
-static void removed_at(struct __test_metadata *_metadata, struct ut_session *s,
-		       struct ut_child *c, struct shared *sh, bool per_cpu,
-		       const char *function, enum ut_kind kind)
+/* A sample in @function, by events that go in an execve(): what is its user part? */
+static void gone_at(struct __test_metadata *_metadata, struct ut_session *s,
+		    struct ut_child *c, struct shared *sh, struct ut_opts *opts,
+		    const char *function, enum ut_kind kind)
 {
-	struct ut_opts opts = { .remove_on_exec = true, .per_cpu = per_cpu };
 	struct ut_stack got;
 	struct ut_rec *r;
 	int func;
 
 	ASSERT_EQ(0, ut_fork(c, ladder_execve, sh));
-	opts.pid = c->pid;
-	ASSERT_EQ(0, ut_open(s, &opts));
+	opts->pid = c->pid;
+	ASSERT_EQ(0, ut_open(s, opts));
 	func = ut_add_function(s, function);
 	ASSERT_LE(0, func);
 	ASSERT_EQ(0, ut_enable(s));
 	ASSERT_EQ(0, ut_go(c));
 	ASSERT_EQ(7 << 8, ut_wait(c));
 	ASSERT_EQ(0, ut_drain(s));
+	/* What the new image does is not seen by them. */
+	ASSERT_EQ(1, ut_count_samples(s, func, c->pid)) TH_LOG("a nosuid mount?");
 	r = ut_sample(s, func, c->pid, 0);
-	ASSERT_NE(NULL, r);
 	EXPECT_EQ(kind, ut_user_stack(s, r, &got));
 	EXPECT_EQ(0, got.nr);
 	EXPECT_EQ(0, ut_check(s, 0));
@@ -296,15 +303,82 @@ static void removed_at(struct __test_metadata *_metadata, struct ut_session *s,
 /* What is sampled between the images has a record all the same, of an empty stack. */
 TEST_F(exec, removed_between_the_images)
 {
-	removed_at(_metadata, &self->s, &self->c, self->sh, variant->per_cpu,
-		   "flush_thread", UT_DEFERRED);
+	struct ut_opts opts = { .remove_on_exec = true, .per_cpu = variant->per_cpu };
+
+	gone_at(_metadata, &self->s, &self->c, self->sh, &opts, "flush_thread", UT_DEFERRED);
 }
 
 /* One that comes when that is behind it, and they go: it names none that does not come. */
 TEST_F(exec, removed_with_a_sample)
 {
-	removed_at(_metadata, &self->s, &self->c, self->sh, variant->per_cpu,
-		   "perf_event_exec", UT_NO_STACK);
+	struct ut_opts opts = { .remove_on_exec = true, .per_cpu = variant->per_cpu };
+
+	gone_at(_metadata, &self->s, &self->c, self->sh, &opts, "perf_event_exec", UT_NO_STACK);
+}
+
+/*
+ * A copy of this program, set-uid to somebody who is not root: an image that may not be
+ * dumped, and with the old one go all who watch, whoever they are.
+ */
+static int set_uid_copy(char *path, size_t size)
+{
+	int from, to, err = -1;
+	char buf[65536];
+	ssize_t n;
+
+	snprintf(path, size, "/tmp/unwind_exec.XXXXXX");
+	to = mkstemp(path);
+	from = open("/proc/self/exe", O_RDONLY);
+	if (to < 0 || from < 0)
+		goto out;
+	while ((n = read(from, buf, sizeof(buf))) > 0) {
+		if (ut_write_all(to, buf, n))
+			goto out;
+	}
+	/* In this order: a new owner takes the bit away. */
+	if (!n && !fchown(to, NOBODY, NOBODY) && !fchmod(to, 04755))
+		err = 0;
+out:
+	close(from);
+	close(to);
+	return err;
+}
+
+/* The same by events that are not removed in each execve(), but in that of such an image. */
+static void undumpable_at(struct __test_metadata *_metadata, struct ut_session *s,
+			  struct ut_child *c, struct shared *sh, struct ut_opts *opts,
+			  char *copy, const char *function, enum ut_kind kind)
+{
+	long dumpable;
+
+	ASSERT_EQ(0, ut_read_sysctl(SUID_DUMPABLE, &dumpable));
+	if (dumpable == 1)
+		SKIP(return, SUID_DUMPABLE ": all is");
+	ASSERT_EQ(0, set_uid_copy(copy, COPY_SIZE)) TH_LOG("%s", strerror(errno));
+	snprintf(sh->path, PATH_MAX, "%s", copy);
+	gone_at(_metadata, s, c, sh, opts, function, kind);
+}
+
+/*
+ * perf_event_exec() is past, and has let these events stay. What is asked for between
+ * that and commit_creds() has its record, of an empty stack, before they go after all.
+ */
+TEST_F(exec, undumpable_between_the_images)
+{
+	struct ut_opts opts = { .per_cpu = variant->per_cpu, .inherit = variant->inherit };
+
+	undumpable_at(_metadata, &self->s, &self->c, self->sh, &opts, self->copy,
+		      "commit_creds", UT_DEFERRED);
+}
+
+/* One that comes while they go names none that does not come. */
+TEST_F(exec, undumpable_with_a_sample)
+{
+	struct ut_opts opts = { .per_cpu = variant->per_cpu, .inherit = variant->inherit };
+
+	/* Or a function that it calls, ahead of that, whose name begins so too. */
+	undumpable_at(_metadata, &self->s, &self->c, self->sh, &opts, self->copy,
+		      "perf_event_exit_task", UT_NO_STACK);
 }
 
 /*
