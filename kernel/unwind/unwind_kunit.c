@@ -972,14 +972,14 @@ static void unwind_deferred_moved(struct kunit *test)
 	KUNIT_EXPECT_NE(test, second, cookie);
 }
 
-/* Each of the three tells one stack from another. */
+/* Each of the four tells one stack from another. */
 static void unwind_deferred_moved_each(struct kunit *test)
 {
 	struct deferred *d = test->priv;
 	unsigned int i;
 	u64 cookie;
 
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < 4; i++) {
 		deferred_start(d);
 		KUNIT_EXPECT_EQ(test, UNWIND_QUEUE, ask(d, A, &cookie));
 		KUNIT_EXPECT_EQ(test, 0, ask(d, B, &cookie));
@@ -987,8 +987,11 @@ static void unwind_deferred_moved_each(struct kunit *test)
 			d->regs.ip++;
 		else if (i == 1)
 			d->regs.sp++;
-		else
+		else if (i == 2)
 			d->regs.fp++;
+		else
+			/* From the same addresses: it says where the caller's is. */
+			d->regs.at_entry = !d->regs.at_entry;
 		KUNIT_EXPECT_EQ(test, -EAGAIN, ask(d, C, &cookie));
 	}
 }
