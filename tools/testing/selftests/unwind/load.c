@@ -22,9 +22,11 @@
 #define TASKS		1000
 #define EVENTS		100
 #define CALLS		2	/* of each task: so many stacks */
-#define FEW_TASKS	50	/* where a sample takes milliseconds */
+/* On a kernel that checks itself, where a sample takes milliseconds, */
+#define FEW_TASKS	50
+/* and those of them that it is not let do without when it takes so long to open them. */
 #define LEAST_TASKS	20
-#define OPEN_SECONDS	60	/* a slow machine does with fewer tasks, and says so */
+#define OPEN_SECONDS	60
 #define ROOMY_PAGES	32	/* a buffer for all samples of a task */
 #define TIGHT_PAGES	2	/* and one that is too small for them */
 
@@ -102,7 +104,7 @@ static void callers(void *arg)
 FIXTURE(load) {
 	struct ut_child c;
 	struct ut_session s;
-	int nr_tasks;
+	int nr_tasks, least_tasks;
 };
 
 FIXTURE_SETUP(load)
@@ -116,7 +118,12 @@ FIXTURE_SETUP(load)
 	sh = ut_shared(sizeof(*sh));
 	ASSERT_NE(NULL, sh);
 	ASSERT_EQ(0, pipe(sh->go));
-	self->nr_tasks = ut_kernel_checks_itself() ? FEW_TASKS : TASKS;
+	self->nr_tasks = TASKS;
+	self->least_tasks = TASKS;
+	if (ut_kernel_checks_itself()) {
+		self->nr_tasks = FEW_TASKS;
+		self->least_tasks = LEAST_TASKS;
+	}
 	ASSERT_EQ(0, ut_fork(&self->c, callers, &self->nr_tasks));
 	ASSERT_EQ(0, ut_go(&self->c));
 	while (UT_READ(sh->ready) < self->nr_tasks)
@@ -241,13 +248,14 @@ TEST_F_TIMEOUT(load, tasks_by_events, 290)
 
 	tp = ut_tracepoint_id("syscalls", "sys_enter_getppid");
 	ASSERT_LE(0, tp);
-	for (nr = 0; nr < self->nr_tasks && now_ms() - start < OPEN_SECONDS * 1000; nr++) {
+	for (nr = 0; nr < self->nr_tasks; nr++) {
+		if (nr >= self->least_tasks && now_ms() - start >= OPEN_SECONDS * 1000)
+			break;
 		ASSERT_EQ(0, open_events(&sh->task[nr], tp, nr % 4 ? ROOMY_PAGES : TIGHT_PAGES))
 			TH_LOG("task %d: %s", nr, strerror(errno));
 	}
 	TH_LOG("%d tasks of %d, %d events each, %d calls, opened in %llu ms", nr,
 	       self->nr_tasks, EVENTS, CALLS, now_ms() - start);
-	ASSERT_LE(LEAST_TASKS, nr);
 	for (i = 0; i < nr; i++)
 		ASSERT_EQ(0, ioctl(sh->task[i].leader, PERF_EVENT_IOC_ENABLE, 0));
 	TH_LOG("enabled %llu ms after the start", now_ms() - start);
