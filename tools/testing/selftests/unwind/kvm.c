@@ -26,6 +26,7 @@
 #define GUEST_CODE	0x400
 #define GUEST_STACK	0xff0
 #define GUEST_EXITS	100
+#define GUEST_RUNS	5
 
 /* In real mode: the vector of an NMI, and where a message of one goes. */
 #define NMI_VECTOR	2
@@ -481,6 +482,62 @@ TEST_F(kvm, interrupts_of_the_guest)
 	}
 	TH_LOG("%u samples, %u of the guest, %u of its thread in KVM_RUN", i, guest, kernel);
 	EXPECT_LE(3, guest);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+static void *profile_guest(void *arg)
+{
+	struct other *o = arg;
+
+	o->err = wait_guest(o) ?: ut_enable(o->s);
+	usleep(100000);
+	ut_disable(o->s);
+	__atomic_store_n(&o->vm->mem[GUEST_STOP], 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/*
+ * The first to ask in a run is an interrupt of the guest. It must not be let have the
+ * stack of the thread. Behind another request that is not seen: what asks again is walked
+ * at once, and that finds no user stack in a guest. So the guest is there before anything
+ * is sampled, and the run where KVM is hit first, outside of the guest, is not the only one.
+ */
+TEST_F(kvm, first_sample_is_of_the_guest)
+{
+	unsigned int i, run, all, guest = 0, first = 0;
+	struct other o = { .s = &self->s, .vm = &self->vm };
+	struct call c = { .vcpu = self->vm.vcpu };
+	struct ut_stack got;
+	struct ut_rec *r;
+	pthread_t id;
+	int clock;
+
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	clock = ut_add_software(&self->s, PERF_COUNT_SW_CPU_CLOCK, 1000000);
+	ASSERT_LE(0, clock);
+	for (run = 0; run < GUEST_RUNS; run++) {
+		ASSERT_EQ(0, vm_start(&self->vm, guest_spins));
+		self->vm.mem[GUEST_FLAG] = 0;
+		self->vm.mem[GUEST_STOP] = 0;
+		ASSERT_EQ(0, pthread_create(&id, NULL, profile_guest, &o));
+		ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
+		ASSERT_EQ(0, pthread_join(id, NULL));
+		ASSERT_EQ(0, o.err);
+		ASSERT_EQ(0, c.ret);
+		all = ut_count_samples(&self->s, clock, 0);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		for (i = all; (r = ut_sample(&self->s, clock, 0, i)); i++) {
+			if ((r->misc & PERF_RECORD_MISC_CPUMODE_MASK) !=
+			    PERF_RECORD_MISC_GUEST_KERNEL)
+				continue;
+			guest++;
+			first += i == all;
+			EXPECT_EQ(UT_NO_STACK, ut_user_stack(&self->s, r, &got));
+		}
+	}
+	TH_LOG("%u samples, %u of the guest, the first of %u runs of %u", i, guest, first, run);
+	EXPECT_LE(3, guest);
+	EXPECT_LE(1, first);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
