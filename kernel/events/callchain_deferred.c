@@ -603,24 +603,36 @@ static bool perf_defer_is_ending(struct perf_defer_session *session)
 		time_before(jiffies, READ_ONCE(session->deadline) + HZ));
 }
 
-/*
- * There was no memory for what is done with a stack: nobody gets it, so it is lost. The
- * first event counts it that could have been read, be it disabled by now.
- */
-static void perf_defer_count_lost(struct perf_defer_session *session)
+/* The first event of @session that can be read, be it disabled by now. */
+static struct perf_event *perf_defer_first_readable(struct perf_defer_session *session)
 {
 	struct list_head *lists[] = { &session->outputs, &session->targets, &session->gone };
 	struct perf_event *event;
 	unsigned int i;
 
-	guard(raw_spinlock_irqsave)(&session->lock);
+	lockdep_assert_held(&session->lock);
+
 	for (i = 0; i < ARRAY_SIZE(lists); i++) {
 		list_for_each_entry(event, lists[i], defer_entry) {
-			if (perf_defer_has_buffer(event)) {
-				atomic64_inc(&event->lost_samples);
-				return;
-			}
+			if (perf_defer_has_buffer(event))
+				return event;
 		}
+	}
+	return NULL;
+}
+
+/*
+ * There was no memory for what is done with a stack: nobody gets it, so it is lost, and
+ * one event has to say so.
+ */
+static void perf_defer_count_lost(struct perf_defer_session *session)
+{
+	struct perf_event *event;
+
+	scoped_guard(raw_spinlock_irqsave, &session->lock) {
+		event = perf_defer_first_readable(session);
+		if (event)
+			atomic64_inc(&event->lost_samples);
 	}
 }
 
