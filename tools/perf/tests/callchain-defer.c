@@ -866,7 +866,48 @@ static int live_turns(struct live *live, struct ordered_events *oe)
 	return TEST_OK;
 }
 
-static int test__live(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+/*
+ * A record that does not come: everything behind the sample is held, for the time and
+ * in the bytes that it may be, and no longer.
+ */
+static int live_bound(struct live *live, struct ordered_events *oe, u64 nsec, u64 bytes)
+{
+	bool held = true;
+	u64 time;
+	int nr;
+
+	oe->copy_on_queue = true;
+	callchain_defer__set_bounds(live->cd, nsec, bytes);
+	gen.len = 0;
+	put_sample(&gen, PID, 10, 5);
+	TEST_ASSERT_EQUAL("waits", live_queue(live, oe, 0, 10), 0);
+	for (nr = 1, time = 20; held; nr++, time += 10) {
+		gen.len = 0;
+		put_sample(&gen, PID + 1, time, 5 + nr);
+		TEST_ASSERT_EQUAL("sample", live_queue(live, oe, 0, time), 0);
+		gen.len = 0;
+		put_record(&gen, PID + 1, time + 1, 5 + nr, UIP, 3, 0, 0);
+		TEST_ASSERT_EQUAL("record", live_queue(live, oe, 0, time + 1), 0);
+		held = time + 1 - 10 <= nsec && oe->cur_alloc_size <= bytes;
+		TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, time + 1), 0);
+		TEST_ASSERT_EQUAL("delivered", live->nr, held ? 0 : nr + 1);
+	}
+	TEST_ASSERT_VAL("held at all", nr > 50);
+	TEST_ASSERT_EQUAL("missing", (int)live->evlist->stats.nr_deferred_missing, 1);
+	return TEST_OK;
+}
+
+static int live_seconds(struct live *live, struct ordered_events *oe)
+{
+	return live_bound(live, oe, 1000, CALLCHAIN_DEFER__PIPE_BYTES);
+}
+
+static int live_bytes(struct live *live, struct ordered_events *oe)
+{
+	return live_bound(live, oe, CALLCHAIN_DEFER__ANY_TIME, 1 << 20);
+}
+
+static int read_live(int (*test)(struct live *live, struct ordered_events *oe))
 {
 	struct perf_event_attr attr = {
 		.type		= PERF_TYPE_SOFTWARE,
@@ -888,12 +929,22 @@ static int test__live(struct test_suite *test __maybe_unused, int subtest __mayb
 	ordered_events__init(&oe, live_deliver, &live);
 	memset(&gen, 0, sizeof(gen));
 
-	err = live_turns(&live, &oe);
+	err = test(&live, &oe);
 
 	ordered_events__free(&oe);
 	callchain_defer__delete(live.cd);
 	evlist__delete(live.evlist);
 	return err;
+}
+
+static int test__live(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return read_live(live_turns);
+}
+
+static int test__bounds(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return read_live(live_seconds) ?: read_live(live_bytes);
 }
 
 static int malformed(void)
@@ -1085,6 +1136,7 @@ static struct test_case tests__callchain_defer[] = {
 	TEST_CASE("deferred callchain loss of a busy task", busy),
 	TEST_CASE("deferred callchains of tasks outside of the PID namespace", outside),
 	TEST_CASE("deferred callchain loss, read live", live),
+	TEST_CASE("deferred callchains that do not come, read live", bounds),
 	TEST_CASE("malformed deferred callchains", malformed),
 	TEST_CASE("duplicate deferred callchains", duplicates),
 	TEST_CASE("deferred callchain depth", max_stack),
