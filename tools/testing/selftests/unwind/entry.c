@@ -242,15 +242,16 @@ TEST_F(entry, page_fault_counted_twice)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-static int add_breakpoint(struct ut_session *s, __u64 addr, int type, int len, bool user)
+/* Sample what writes to a word of this task, in the kernel. */
+static int add_watchpoint(struct ut_session *s, const void *word)
 {
 	struct perf_event_attr attr = {
 		.type		= PERF_TYPE_BREAKPOINT,
-		.bp_type	= type,
-		.bp_addr	= addr,
-		.bp_len		= len,
+		.bp_type	= HW_BREAKPOINT_W,
+		.bp_addr	= (unsigned long)word,
+		.bp_len		= HW_BREAKPOINT_LEN_8,
 		.sample_period	= 1,
-		.exclude_user	= !user,
+		.exclude_user	= 1,
 	};
 
 	return ut_add(s, &attr);
@@ -267,8 +268,7 @@ TEST_F(entry, nmi_in_a_system_call)
 	int bp;
 
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
-	bp = add_breakpoint(&self->s, (unsigned long)&ts, HW_BREAKPOINT_W, HW_BREAKPOINT_LEN_8,
-			    false);
+	bp = add_watchpoint(&self->s, &ts);
 	ASSERT_LE(0, bp);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_ladder(7, do_call, &c));
@@ -289,8 +289,7 @@ TEST_F(entry, nmi_between_others)
 	int bp, enter, exit;
 
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
-	bp = add_breakpoint(&self->s, (unsigned long)&ts, HW_BREAKPOINT_W, HW_BREAKPOINT_LEN_8,
-			    false);
+	bp = add_watchpoint(&self->s, &ts);
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_clock_gettime");
 	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_clock_gettime");
 	ASSERT_LE(0, bp);
@@ -333,7 +332,7 @@ TEST_F_TIMEOUT(entry, nmi_in_every_instruction_of_a_request, 300)
 		ASSERT_EQ(0, ut_open(&self->s, &opts));
 		enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 		ASSERT_LE(0, enter);
-		bp = add_breakpoint(&self->s, addr, HW_BREAKPOINT_X, sizeof(long), false);
+		bp = ut_add_instruction(&self->s, addr);
 		ASSERT_LE(0, bp);
 		ASSERT_EQ(0, ut_enable(&self->s));
 		ASSERT_EQ(0, ut_ladder(3, do_call, &c));

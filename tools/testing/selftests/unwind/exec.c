@@ -407,6 +407,44 @@ TEST_F(exec, old_image_goes)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/*
+ * An NMI at any instruction from where the old image cannot be returned to: what is
+ * asked for there is handed out still, or it is too late, and is walked at once.
+ */
+TEST_F_TIMEOUT(exec, nmi_at_the_point_of_no_return, 300)
+{
+	unsigned int hits = 0, step;
+	__u64 start, end, addr;
+	struct ut_rec *r;
+	int bp;
+
+	ASSERT_EQ(0, ut_kernel_function("unwind_deferred_exec", &start, &end));
+	ASSERT_LT(end - start, 8192);
+	step = ut_kernel_checks_itself() ? (end - start) / 50 + 1 : 1;
+	for (addr = start; addr < end; addr += step) {
+		ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
+		ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit,
+				   false));
+		bp = ut_add_instruction(&self->s, addr);
+		ASSERT_LE(0, bp);
+		ASSERT_EQ(0, ut_enable(&self->s));
+		ASSERT_EQ(0, ut_go(&self->c));
+		ASSERT_EQ(7 << 8, ut_wait(&self->c));
+		ut_disable(&self->s);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		r = ut_sample(&self->s, bp, self->c.pid, 0);
+		if (r) {
+			hits++;
+			EXPECT_TRUE(ut_stack_is_late(&self->s, r, &self->sh->st[0]))
+				TH_LOG("unwind_deferred_exec+%#llx", addr - start);
+		}
+		EXPECT_EQ(0, ut_check(&self->s, 0));
+		ut_close(&self->s);
+	}
+	TH_LOG("%u of %llu bytes hit", hits, (end - start) / step);
+	EXPECT_LT(step == 1 ? 10 : 0, hits);
+}
+
 static void failing(void *arg)
 {
 	char text[] = "/tmp/unwind_exec.XXXXXX";

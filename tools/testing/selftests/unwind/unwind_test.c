@@ -276,20 +276,27 @@ int ut_add_software(struct ut_session *s, __u64 config, __u64 period)
 	return ut_add(s, &attr);
 }
 
-int ut_add_function(struct ut_session *s, const char *name)
+int ut_add_instruction(struct ut_session *s, __u64 addr)
 {
 	struct perf_event_attr attr = {
 		.type		= PERF_TYPE_BREAKPOINT,
 		.bp_type	= HW_BREAKPOINT_X,
+		.bp_addr	= addr,
 		.bp_len		= sizeof(long),
 		.sample_period	= 1,
 		.exclude_user	= 1,
 	};
-	__u64 end;
 
-	if (ut_kallsyms(name, (__u64 *)&attr.bp_addr, &end))
-		return -1;
 	return ut_add(s, &attr);
+}
+
+int ut_add_function(struct ut_session *s, const char *name)
+{
+	__u64 start, end;
+
+	if (ut_kallsyms(name, &start, &end))
+		return -1;
+	return ut_add_instruction(s, start);
 }
 
 #define PMUS "/sys/bus/event_source/devices/"
@@ -1515,7 +1522,7 @@ int ut_write_sysctl(const char *path, long val)
 	return err;
 }
 
-int ut_kallsyms(const char *prefix, __u64 *start, __u64 *end)
+static int find_function(const char *name, size_t len, __u64 *start, __u64 *end)
 {
 	unsigned long long addr, first = 0;
 	char type, sym[512], line[1024];
@@ -1536,11 +1543,21 @@ int ut_kallsyms(const char *prefix, __u64 *start, __u64 *end)
 		}
 		if (addr != first)
 			first = 0;
-		if ((type == 't' || type == 'T') && !strncmp(sym, prefix, strlen(prefix)))
+		if ((type == 't' || type == 'T') && !strncmp(sym, name, len))
 			first = addr;
 	}
 	fclose(f);
 	return *start ? 0 : -1;
+}
+
+int ut_kallsyms(const char *prefix, __u64 *start, __u64 *end)
+{
+	return find_function(prefix, strlen(prefix), start, end);
+}
+
+int ut_kernel_function(const char *name, __u64 *start, __u64 *end)
+{
+	return find_function(name, strlen(name) + 1, start, end);
 }
 
 bool ut_kernel_checks_itself(void)

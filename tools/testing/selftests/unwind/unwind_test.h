@@ -144,7 +144,9 @@ int ut_open(struct ut_session *s, const struct ut_opts *opts);
 int ut_add(struct ut_session *s, struct perf_event_attr *attr);
 int ut_add_tracepoint(struct ut_session *s, const char *sys, const char *name);
 int ut_add_software(struct ut_session *s, __u64 config, __u64 period);
-/* Sample where a function of the kernel begins: a breakpoint, handled as an NMI is. */
+/* Sample an instruction of the kernel's: a breakpoint, handled as an NMI is. */
+int ut_add_instruction(struct ut_session *s, __u64 addr);
+/* The same of the first one of a function. */
 int ut_add_function(struct ut_session *s, const char *name);
 /* A probe by the PMU "kprobe" in a function, or by "uprobe" in a file; or of its return. */
 int ut_add_probe(struct ut_session *s, const char *pmu, const char *where, __u64 offset,
@@ -307,6 +309,8 @@ int ut_write_sysctl(const char *path, long val);
 
 /* Where the longest of the kernel's functions whose names begin so starts and ends. */
 int ut_kallsyms(const char *prefix, __u64 *start, __u64 *end);
+/* And the one of that name. */
+int ut_kernel_function(const char *name, __u64 *start, __u64 *end);
 
 /* Is it a kernel with KASAN or KCSAN, where all takes several times as long? */
 bool ut_kernel_checks_itself(void);
