@@ -421,7 +421,7 @@ static bool perf_defer_set_drained(struct perf_defer_session *session, u64 cooki
 		return true;
 
 	kfree(drained);
-	/* Without memory it may be written twice. */
+	/* Without memory it may be written again, at each look until its task has come by. */
 	if (err != -EBUSY)
 		return true;
 
@@ -636,6 +636,13 @@ static void perf_defer_count_lost(struct perf_defer_session *session)
 	}
 }
 
+/* Is somebody disabling an event of the session, who takes one more stack? */
+static bool perf_defer_takes_left(struct perf_defer_session *session)
+{
+	return perf_defer_is_ending(session) &&
+	       READ_ONCE(session->nr_left) < READ_ONCE(session->room);
+}
+
 /* Leave the stack with who is disabling an event of the session, if anybody. */
 static void perf_defer_leave(struct perf_defer_output *output)
 {
@@ -649,13 +656,11 @@ static void perf_defer_leave(struct perf_defer_output *output)
 	 * event's CPU to be asked. One of the two sees the other.
 	 */
 	smp_rmb();
-	if (likely(!perf_defer_is_ending(session))) {
+	if (likely(!perf_defer_takes_left(session))) {
 		if (unlikely(output->no_memory))
 			perf_defer_count_lost(session);
 		return;
 	}
-	if (READ_ONCE(session->nr_left) >= READ_ONCE(session->room))
-		return;
 
 	left = kvmalloc(struct_size(left, entries, trace->nr),
 			GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
@@ -674,13 +679,15 @@ static void perf_defer_leave(struct perf_defer_output *output)
 	memcpy(left->entries, trace->entries, trace->nr * sizeof(u64));
 
 	scoped_guard(raw_spinlock_irq, &session->lock) {
-		if (perf_defer_is_ending(session) && session->nr_left < session->room) {
+		if (perf_defer_takes_left(session)) {
 			WRITE_ONCE(session->nr_left, session->nr_left + 1);
 			list_add_tail(&left->node, &session->left);
 			return;
 		}
 	}
 	perf_defer_left_free(left);
+	if (unlikely(output->no_memory))
+		perf_defer_count_lost(session);
 }
 
 /*
@@ -796,7 +803,8 @@ static void perf_defer_write_counting(void *data)
  *
  * Whoever may open an event of their own task for any CPU may not have one interrupted
  * that the task is kept from, which is not @allowed, as often as it enters the kernel.
- * One that is offline is not, and who ends a profile may.
+ * One that is offline or on its way there is not, and who ends a profile may. Without
+ * memory @allowed is NULL, for none that is there.
  */
 static void perf_defer_write_task_on(struct perf_defer_output *output,
 				     const struct cpumask *allowed)
@@ -814,9 +822,14 @@ static void perf_defer_write_task_on(struct perf_defer_output *output,
 		/* Buffers are limited, and a CPU is not asked for less. */
 		if (event->cpu < 0 || !event->attr.defer_output ||
 		    event->defer != output->session ||
-		    !perf_defer_has_buffer(event) || !perf_defer_counts(event) ||
-		    (cpu_online(event->cpu) && !cpumask_test_cpu(event->cpu, allowed)))
+		    !perf_defer_has_buffer(event) || !perf_defer_counts(event))
 			continue;
+		/* Not cpu_online(): from then on the task is kept from a CPU that goes. */
+		if (cpu_active(event->cpu) &&
+		    !(allowed && cpumask_test_cpu(event->cpu, allowed))) {
+			output->no_memory |= !allowed;
+			continue;
+		}
 
 		output->event = event;
 		perf_defer_call_cpu(event->cpu, perf_defer_write_counting, output);
@@ -833,9 +846,10 @@ static void perf_defer_write_task(struct perf_defer_output *output)
 	if (!READ_ONCE(current->perf_event_ctxp))
 		return;
 
-	output->no_memory = !alloc_cpumask_var(&allowed, GFP_KERNEL | __GFP_NOWARN);
-	if (output->no_memory)
+	if (!alloc_cpumask_var(&allowed, GFP_KERNEL | __GFP_NOWARN)) {
+		perf_defer_write_task_on(output, NULL);
 		return;
+	}
 
 	cpuset_cpus_allowed(current, allowed);
 	perf_defer_write_task_on(output, allowed);
@@ -1524,6 +1538,18 @@ static bool perf_defer_waits_for(struct perf_defer_session *session,
 }
 
 /*
+ * It has not been written after all, and is to be by another. One that there was no
+ * memory to mark its task writes by itself as soon as it comes by. False if it is
+ * nobody's any more.
+ */
+static bool perf_defer_leave_drained(struct perf_defer_session *session,
+				     struct task_struct *task, u64 cookie)
+{
+	return perf_defer_unset_drained(session, cookie) ||
+	       perf_defer_waits_for(session, task, cookie);
+}
+
+/*
  * Returns 0; -EAGAIN for a task that is running, -EBUSY for one whose memory map
  * is locked, to be looked at once more if there is time; -ENOSPC when the buffer
  * is full, and another event has its turn yet; -EACCES. One that is running when
@@ -1613,7 +1639,7 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 	perf_defer_write_remote(drain, &output);
 	if (output.full) {
 		if (!perf_defer_is_last(drain) &&
-		    perf_defer_unset_drained(session, output.record.cookie)) {
+		    perf_defer_leave_drained(session, task, output.record.cookie)) {
 			err = -ENOSPC;
 			goto out;
 		}
@@ -1628,7 +1654,7 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 		 * that wrote it by itself, as a sample had named it again, is taken for
 		 * such, too.
 		 */
-		if (perf_defer_unset_drained(session, output.record.cookie))
+		if (perf_defer_leave_drained(session, task, output.record.cookie))
 			err = -ENOSPC;
 		else
 			atomic64_inc(&event->lost_samples);
@@ -1764,6 +1790,9 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 	/* A few more may have joined; if there are many, they are next. */
 	max = min(waiting + 16, (unsigned long)PID_MAX_LIMIT);
 	many = kvmalloc_array(max, sizeof(*many), GFP_KERNEL | __GFP_NOWARN);
+	/* Without memory they are left to the last one, which looks at all of them anyway. */
+	if (unlikely(!many && own))
+		return 0;
 	tasks = many ?: few;
 	do {
 		if (unlikely(!many))
