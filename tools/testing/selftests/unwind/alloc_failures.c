@@ -486,6 +486,78 @@ TEST_F_TIMEOUT(session, many_asleep, 120)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+static void fill_and_sleep(void *arg)
+{
+	int i;
+
+	for (i = 0; i < 200; i++)
+		syscall(__NR_getppid);
+	fall_asleep(arg);
+}
+
+static void ladder_fill_and_sleep(void *arg)
+{
+	ut_ladder(DEPTH, fill_and_sleep, arg);
+}
+
+/*
+ * What the first buffer has no room for is the next event's, with a mark of it or not.
+ * There may be room in it for an empty one.
+ */
+TEST_F_TIMEOUT(session, no_room, 240)
+{
+	struct shared *sh = ut_shared(sizeof(*sh));
+	unsigned int i, nth, empty = 0;
+	bool failed = true;
+
+	ASSERT_NE(NULL, sh);
+	for (i = 0; i < ARRAY_SIZE(points); i++)
+		ASSERT_EQ(0, arm(points[i], "perf_defer_drain_end", 0));
+	for (nth = 1; failed; nth++) {
+		struct ut_opts opts = { .pages = 1 };
+		struct ut_session other;
+		struct ut_child c;
+		struct ut_rec *r;
+		int asleep;
+
+		ASSERT_GT(100, nth);
+		memset(sh, 0, sizeof(*sh));
+		ASSERT_EQ(0, ut_fork(&c, ladder_fill_and_sleep, sh));
+		opts.pid = c.pid;
+		ASSERT_EQ(0, ut_open(&self->s, &opts));
+		ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
+		opts.pages = 128;
+		ASSERT_EQ(0, ut_open(&other, &opts));
+		asleep = ut_add_tracepoint(&other, "syscalls", "sys_enter_pause");
+		ASSERT_LE(0, asleep);
+		ASSERT_EQ(0, ut_enable(&self->s));
+		ASSERT_EQ(0, ut_enable(&other));
+		ASSERT_EQ(0, ut_go(&c));
+		while (!UT_READ(sh->st.nr))
+			usleep(1000);
+		ASSERT_TRUE(ut_wait_state(c.pid, "S"));
+
+		ASSERT_EQ(0, fail_nth(nth));
+		ut_disable(&self->s);
+		failed = has_failed();
+		fail_nth(0);
+		ut_disable(&other);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_drain(&other));
+		r = ut_sample(&other, asleep, c.pid, 0);
+		ASSERT_NE(NULL, r);
+		if (failed && ut_record_of(&self->s, c.pid, r->cookie))
+			empty++;
+		else
+			EXPECT_TRUE(ut_stack_is(&other, r, &sh->st)) TH_LOG("allocation %u", nth);
+		ut_close(&other);
+		ut_close(&self->s);
+		end_child(&c);
+	}
+	TH_LOG("%u of %u with an empty stack", empty, nth - 2);
+	EXPECT_LT(empty + 1, nth - 2);
+}
+
 static void fill(void *arg)
 {
 	struct shared *sh = arg;
