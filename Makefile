@@ -33,10 +33,13 @@ unexport CMD
 export DEMO_BEGUN := $(if $(filter demo,$(MAKECMDGOALS)),$(shell date +%s))
 export KERNEL_SRC JOBS ACCEL LAYER PEER_PERF
 export STRESS_SECONDS FUZZ_SECONDS FUZZ_EVENTS_SECONDS CHECK_MINUTES
+# from when on CHECK_MINUTES count
+CHECK_BEGAN ?= $(if $(filter check,$(MAKECMDGOALS)),$(shell date +%s))
+export CHECK_BEGAN := $(CHECK_BEGAN)
 
 SMP ?= 2
 MEM ?= 2G
-CHECK_MINUTES ?= 70
+CHECK_MINUTES ?= 75
 TIMEOUT ?=
 ARGS ?=
 VERSION ?=
@@ -111,7 +114,7 @@ help:
 	@echo '  PEER_PERF=PERF         bench-perf: another perf, for a column of its own'
 	@echo '  FUZZ_SECONDS=N         fuzz: how long (600)'
 	@echo "  LAYER='a b'            check: these layers only; scripts/check --list"
-	@echo '  CHECK_MINUTES=70       check: what the last layers (base, configs, stress, debug)'
+	@echo '  CHECK_MINUTES=75       check: what the last layers (base, configs, stress, debug)'
 	@echo '                         could not do in so many is skipped, and named; 0, or'
 	@echo '                         with LAYER=: no limit'
 	@echo '  STRESS_SECONDS=300     check, check-kcsan: how long the stress runs'

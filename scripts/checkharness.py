@@ -1412,6 +1412,11 @@ def time_limit(work):
                 (ended[0] == 124 and len(found) != len(wanted)):
             raise Failure(f"{left} s left, {ended}: {found}, not {wanted}")
     os.unlink(image)
+    check = module.Check(work)
+    check.limit(75, gone=2000)
+    if not 2490 < check.left() <= 2500:
+        raise Failure(f"of 75 minutes, 2000 s ago, {check.left()} s are left")
+    check.lanes.shutdown()
     # what is left is enough for a guest, and was not for its kernel
     if results(500, (0, "", "")) != [("unwind: c", "skip"),
                                      ("unwind: d", "skip")]:
