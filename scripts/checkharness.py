@@ -1353,8 +1353,7 @@ def time_limit(work):
         check = module.Check(work)
         layer = module.Layer(f"limit-{left}", "", module.run_guests,
                              lambda _: None)
-        check.limit(1)
-        check.end = time.monotonic() + left
+        check.limit(left / 60)
         if not os.path.exists(image):
             check.not_begun.add("kernel-debug")
         layer.boot = lambda *_, timeout, **kwargs: (*ended, str(timeout))[:3]
@@ -1416,6 +1415,9 @@ def time_limit(work):
     check.limit(75, gone=2000)
     if not 2490 < check.left() <= 2500:
         raise Failure(f"of 75 minutes, 2000 s ago, {check.left()} s are left")
+    check.wall_end -= 1000
+    if not 1490 < check.left() <= 1500:
+        raise Failure(f"1000 s asleep, and {check.left()} s are left")
     check.lanes.shutdown()
     # what is left is enough for a guest, and was not for its kernel
     if results(500, (0, "", "")) != [("unwind: c", "skip"),
