@@ -379,7 +379,7 @@ FIXTURE_TEARDOWN(profile_end)
  */
 TEST_F_TIMEOUT(profile_end, asleep, 240)
 {
-	unsigned int i, nth, empty = 0;
+	unsigned int i, nth, empty = 0, rounds = 0;
 	bool failed = true;
 
 	for (i = 0; i < ARRAY_SIZE(points); i++)
@@ -438,6 +438,12 @@ TEST_F_TIMEOUT(profile_end, asleep, 240)
 		/* Its second pause() is sampled as well, and ends with the task. */
 		end_child(&self->c);
 		ut_close(&self->s);
+
+		/* What else is allocated before it differs: it may have been jumped over. */
+		if (!failed && !empty && rounds++ < 4) {
+			nth = 0;
+			failed = true;
+		}
 	}
 	/* The one allocation that has the entries. */
 	EXPECT_LE(1, empty);
