@@ -39,7 +39,7 @@ export CHECK_BEGAN := $(CHECK_BEGAN)
 
 SMP ?= 2
 MEM ?= 2G
-CHECK_MINUTES ?= 75
+CHECK_MINUTES ?= 60
 TIMEOUT ?=
 ARGS ?=
 VERSION ?=
@@ -114,7 +114,7 @@ help:
 	@echo '  PEER_PERF=PERF         bench-perf: another perf, for a column of its own'
 	@echo '  FUZZ_SECONDS=N         fuzz: how long (600)'
 	@echo "  LAYER='a b'            check: these layers only; scripts/check --list"
-	@echo '  CHECK_MINUTES=75       check: what the last layers (base, configs, stress, debug)'
+	@echo '  CHECK_MINUTES=60       check: what the last layers (stress, debug, base, configs)'
 	@echo '                         could not do in so many is skipped, and named; 0, or'
 	@echo '                         with LAYER=: no limit'
 	@echo '  STRESS_SECONDS=300     check, check-kcsan: how long the stress runs'

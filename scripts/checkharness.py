@@ -8,6 +8,7 @@ import re
 import select
 import shlex
 import shutil
+import signal
 import stat
 import struct
 import subprocess
@@ -707,6 +708,8 @@ def run_scripts(layer):
                not_made, os.path.join(layer.dir, "not-made"))
     layer.test("what there is no time for is skipped, and nothing else",
                time_limit, layer.log("time-limit"))
+    layer.test("kernels are built beside the tests, as long as there is time",
+               kernels_ahead, layer.log("kernels-ahead"))
     layer.test("every script parses; shellcheck has nothing to say", lint)
     layer.test("nothing but the series in the series' directories",
                only_series)
@@ -1423,6 +1426,53 @@ def time_limit(work):
     if results(500, (0, "", "")) != [("unwind: c", "skip"),
                                      ("unwind: d", "skip")]:
         raise Failure("no kernel, for want of time, is more than skipped")
+
+
+def kernels_ahead(work):
+    """What scripts/check has of kernels that are built while it tests."""
+    module = SourceFileLoader("check", os.path.join(TOP, "scripts", "check")) \
+        .load_module()
+    said = []
+    module.say = said.append
+    module.TOP = work
+    os.makedirs(os.path.join(work, "scripts"))
+    script = os.path.join(work, "scripts", "build")
+    with open(script, "w") as f:
+        f.write("#!/bin/sh\necho $1: building\ncase $1 in\nbad) exit 1 ;;\n"
+                "slow) exec sleep 1000 ;;\nesac\nchrt -p $$ >$0.policy\n")
+    os.chmod(script, 0o755)
+    check = module.Check(work)
+    kernels = module.Kernels(check, ["good", "bad", "slow", "behind"])
+    kernels.start()
+    try:
+        if not kernels.wait("good"):
+            raise Failure("a kernel that was built is not there")
+        try:
+            kernels.wait("bad")
+        except Failure as failure:
+            if "bad: building" not in str(failure):
+                raise Failure(f"it is not said why: {failure}") from None
+        else:
+            raise Failure("a kernel that cannot be built is there")
+        deadline = time.monotonic() + 120
+        while kernels.last != "slow: building" and time.monotonic() < deadline:
+            time.sleep(0.1)
+        check.limit((module.LEAST_SECONDS + 2) / 60)
+        if kernels.wait("slow"):
+            raise Failure("a kernel that is not built yet is there")
+        kernels.join(60)
+        if kernels.is_alive() or kernels.child.returncode != -signal.SIGTERM:
+            raise Failure("what there is no time for goes on")
+        if kernels.wait("behind"):
+            raise Failure("a kernel that was not begun is there")
+        if "slow: building" not in said:
+            raise Failure(f"who waits is told: {said}")
+        with open(f"{script}.policy") as f:
+            if "SCHED_IDLE" not in f.read():
+                raise Failure("what is built takes time from the tests")
+    finally:
+        kernels.end()
+        check.lanes.shutdown()
 
 
 def not_made(work):
