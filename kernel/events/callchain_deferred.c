@@ -1952,6 +1952,41 @@ static void perf_defer_move_behind(struct perf_event *event)
 }
 
 /**
+ * perf_defer_drain_add - an event is about to be disabled together with others
+ * @event:	the event
+ * @drains:	those that take the stacks: one of each session, the first with a buffer
+ *		or else the first
+ * @nr:		how many these are
+ * @max:	how many there is room for
+ *
+ * Does nothing for an event without attr.defer_output.
+ *
+ * Context: The mutex of the context that all of them are in is held.
+ * Return: How many there are now.
+ */
+unsigned int perf_defer_drain_add(struct perf_event *event,
+				  struct perf_defer_drain *drains,
+				  unsigned int nr, unsigned int max)
+{
+	unsigned int i;
+
+	if (!event->attr.defer_output)
+		return nr;
+	for (i = 0; i < nr; i++) {
+		struct perf_event *output = drains[i].event;
+
+		if (output->defer != event->defer)
+			continue;
+		if (!perf_defer_has_buffer(output) && perf_defer_has_buffer(event))
+			drains[i].event = event;
+		return nr;
+	}
+	if (nr < max)
+		drains[nr++].event = event;
+	return nr;
+}
+
+/**
  * perf_defer_drain_begin - an event is about to be disabled
  * @drain:	@drain->event is the event, which stays until perf_defer_drain_end();
  *		the rest is set

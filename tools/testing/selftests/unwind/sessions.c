@@ -858,6 +858,81 @@ TEST_F(sessions, opener_is_another)
 	EXPECT_EQ(1 << 8, ut_wait(&c));
 }
 
+/* The event of one profiler that takes its records is in the group of another's. */
+struct joined {
+	struct ut_stack	st;
+	int		pipe[2], told[2];
+	int		leader, ready;
+	pid_t		pid;
+};
+
+static void read_asleep(void *arg)
+{
+	struct joined *j = arg;
+	char byte;
+
+	ut_syscall3(&j->st, __NR_read, j->pipe[0], &byte, 1);
+}
+
+static void ladder_read_asleep(void *arg)
+{
+	ut_ladder(5, read_asleep, arg);
+}
+
+static int watch_read(struct ut_session *s, struct joined *j, int group)
+{
+	struct ut_opts opts = { .pid = j->pid, .group = group };
+
+	return ut_open(s, &opts) || ut_add_tracepoint(s, "syscalls", "sys_enter_read") < 0 ||
+	       ut_enable(s);
+}
+
+static void join_group(void *arg)
+{
+	struct joined *j = arg;
+	struct ut_session s;
+	char byte;
+
+	j->ready = watch_read(&s, j, j->leader) ? -1 : 1;
+	if (j->ready < 0 || ut_read_all(j->told[0], &byte, 1) || ut_drain(&s))
+		_exit(2);
+	_exit(!ut_stack_is(&s, ut_sample(&s, 0, j->pid, 0), &j->st) || ut_check(&s, 0));
+}
+
+TEST_F(sessions, one_group)
+{
+	struct joined *j = ut_shared(sizeof(*j));
+	struct ut_child asleep, other;
+	struct ut_session s;
+
+	ASSERT_NE(NULL, j);
+	ASSERT_EQ(0, pipe(j->pipe));
+	ASSERT_EQ(0, pipe(j->told));
+	ASSERT_EQ(0, ut_fork(&asleep, ladder_read_asleep, j));
+	j->pid = asleep.pid;
+	ASSERT_EQ(0, watch_read(&s, j, 0));
+	j->leader = s.ring[0].fd;
+	ASSERT_EQ(0, ut_fork(&other, join_group, j));
+	ASSERT_EQ(0, ut_go(&other));
+	while (!UT_READ(j->ready))
+		usleep(1000);
+	ASSERT_EQ(1, j->ready);
+	ASSERT_EQ(0, ut_go(&asleep));
+	while (!UT_READ(j->st.nr))
+		usleep(1000);
+	ASSERT_TRUE(ut_wait_state(j->pid, "S"));
+
+	ASSERT_EQ(0, ioctl(j->leader, PERF_EVENT_IOC_DISABLE, PERF_IOC_FLAG_GROUP));
+	ASSERT_EQ(0, ut_write_all(j->told[1], "d", 1));
+	EXPECT_EQ(0, ut_wait(&other));
+	ASSERT_EQ(0, ut_drain(&s));
+	EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, 0, j->pid, 0), &j->st));
+	EXPECT_EQ(0, ut_check(&s, 0));
+	ut_close(&s);
+	EXPECT_EQ(0, kill(asleep.pid, SIGKILL));
+	ut_wait(&asleep);
+}
+
 /* Opened by one thread, read by another, after the first is gone. */
 static void *open_in_thread(void *arg)
 {

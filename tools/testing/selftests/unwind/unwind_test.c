@@ -147,12 +147,13 @@ int ut_tracepoint_id(const char *sys, const char *name)
 	return id;
 }
 
-static int open_fds(struct ut_session *s, struct perf_event_attr *attr, int *fds)
+static int open_fds(struct ut_session *s, struct perf_event_attr *attr, int group, int *fds)
 {
 	unsigned int i;
 
 	for (i = 0; i < s->nr_rings; i++) {
-		fds[i] = ut_perf_open(attr, s->opts.pid, s->ring[i].cpu, -1, s->opts.perf_flags);
+		fds[i] = ut_perf_open(attr, s->opts.pid, s->ring[i].cpu, group,
+				      s->opts.perf_flags);
 		if (fds[i] < 0) {
 			ut_diag("type %u config %llu cpu %d flags %#llx: %s", attr->type,
 				attr->config, s->ring[i].cpu, *ut_attr_flags(attr),
@@ -212,7 +213,7 @@ int ut_open(struct ut_session *s, const struct ut_opts *opts)
 	}
 	if (!opts->no_output)
 		*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
-	if (open_fds(s, &attr, fds))
+	if (open_fds(s, &attr, opts->group ?: -1, fds))
 		return -1;
 	for (i = 0; i < s->nr_rings; i++) {
 		if (ut_ring_map(&s->ring[i], fds[i], s->opts.pages))
@@ -239,7 +240,7 @@ int ut_add(struct ut_session *s, struct perf_event_attr *attr)
 	if (!s->opts.immediate)
 		*ut_attr_flags(attr) |= UT_DEFER_CALLCHAIN;
 
-	if (s->nr_events == UT_MAX_EVENTS || open_fds(s, attr, e->fd))
+	if (s->nr_events == UT_MAX_EVENTS || open_fds(s, attr, -1, e->fd))
 		return -1;
 	for (i = 0; i < s->nr_rings; i++) {
 		if (ioctl(e->fd[i], PERF_EVENT_IOC_SET_OUTPUT, s->ring[i].fd) ||

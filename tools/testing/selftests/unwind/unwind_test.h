@@ -100,6 +100,7 @@ struct ut_session_event {
 struct ut_opts {
 	pid_t		pid;		/* 0: the caller, -1: everything (per_cpu) */
 	unsigned long	perf_flags;	/* PERF_FLAG_PID_CGROUP: pid is a group */
+	int		group;		/* whose group the tracking event joins; 0: none */
 	bool		per_cpu;	/* one event and one buffer a CPU */
 	bool		inherit;
 	bool		sideband;	/* comm, task and mmap records too */
