@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The tests of the frame itself: scripts/ and qemu/, for scripts/check."""
 
+import concurrent.futures
 import fcntl
 import os
 import pty
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import termios
+import threading
 import time
 import xml.etree.ElementTree
 from importlib.machinery import SourceFileLoader
@@ -1443,9 +1445,24 @@ def kernels_ahead(work):
     os.chmod(script, 0o755)
     check = module.Check(work)
     kernels = module.Kernels(check, ["good", "bad", "slow", "behind"])
-    kernels.start()
+    check.kernels = kernels
+    lanes = module.Layer("lanes", "", None)
+    lanes.check = check
+    first, go = threading.Event(), threading.Event()
     try:
-        if not kernels.wait("good"):
+        # as long as something waits for a lane, nothing is built
+        ended = [lanes.in_lane(first.wait, 60) for _ in range(module.LANES)]
+        for _ in range(module.LANES + 1):
+            lanes.in_lane(go.wait, 60)
+        first.set()
+        concurrent.futures.wait(ended, timeout=60)
+        if kernels.begun:
+            raise Failure("kernels are built while tests wait for a lane")
+        go.set()
+        deadline = time.monotonic() + 60
+        while not kernels.begun and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if not kernels.begun or not kernels.wait("good"):
             raise Failure("a kernel that was built is not there")
         try:
             kernels.wait("bad")
