@@ -85,8 +85,6 @@ RECORDINGS = {
     "memory": (["record", "-g", "-d", "-W", "-c", "1", "-e",
                 "rt_fault:deferred", *rt.workload("fault", 3, 30)], 60),
 }
-
-
 # what else is recorded of the same: its source, and with which options
 FORMS = {
     "form-z": ("switches", ["-z"]),
