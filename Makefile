@@ -32,14 +32,15 @@ unexport CMD
 # for how long make demo takes
 export DEMO_BEGUN := $(if $(filter demo,$(MAKECMDGOALS)),$(shell date +%s))
 export KERNEL_SRC JOBS ACCEL LAYER PEER_PERF
+# ahead of its export, which makes an empty one of what is not there
+CHECK_MINUTES ?= 75
 export STRESS_SECONDS FUZZ_SECONDS FUZZ_EVENTS_SECONDS CHECK_MINUTES
-# from when on CHECK_MINUTES count
+# from when on they count
 CHECK_BEGAN ?= $(if $(filter check,$(MAKECMDGOALS)),$(shell date +%s))
 export CHECK_BEGAN := $(CHECK_BEGAN)
 
 SMP ?= 2
 MEM ?= 2G
-CHECK_MINUTES ?= 60
 TIMEOUT ?=
 ARGS ?=
 VERSION ?=
@@ -114,7 +115,7 @@ help:
 	@echo '  PEER_PERF=PERF         bench-perf: another perf, for a column of its own'
 	@echo '  FUZZ_SECONDS=N         fuzz: how long (600)'
 	@echo "  LAYER='a b'            check: these layers only; scripts/check --list"
-	@echo '  CHECK_MINUTES=60       check: what the last layers (stress, debug, base, configs)'
+	@echo '  CHECK_MINUTES=75       check: what the last layers (stress, debug, base, configs)'
 	@echo '                         could not do in so many is skipped, and named; 0, or'
 	@echo '                         with LAYER=: no limit'
 	@echo '  STRESS_SECONDS=300     check, check-kcsan: how long the stress runs'

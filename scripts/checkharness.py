@@ -696,6 +696,8 @@ def run_scripts(layer):
                step_says_what_is_made, layer)
     layer.test("a path that the build or QEMU does not take is refused",
                bad_path, layer)
+    layer.test("make check has a limit, and when it counts from", limit_of_check,
+               layer)
     layer.test("a build whose output or log cannot be written ends",
                step_not_read, layer)
     layer.test("two builds in one directory come one after the other",
@@ -955,6 +957,22 @@ def step_says_what_is_made(layer):
              "1", "--", "printf", r"%s\n", *lines], stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True)
         assert not result.returncode and says in result.stdout, result
+
+
+def limit_of_check(_layer):
+    """What make check hands on: a limit, if there is nothing else, and the begin."""
+    show = ["make", "-f", "Makefile", "-f", "/dev/stdin", "check-shown", "check"]
+    # fails, so that check is not run
+    recipe = "check-shown:\n\t@echo $$CHECK_MINUTES $$CHECK_BEGAN; exit 1\n"
+    told = ("CHECK_MINUTES", "CHECK_BEGAN")
+    now = int(time.time())
+    for given, said in ((), r"75 (\d+)"), (["CHECK_MINUTES=0"], r"0 (\d+)"), \
+            (["CHECK_BEGAN=17"], r"75 (17)"):
+        out = subprocess.run([*show, *given], cwd=TOP, env=outside_make(*told),
+                             input=recipe, text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL).stdout
+        match = re.fullmatch(said, out.strip())
+        assert match and (match[1] == "17" or now <= int(match[1]) < now + 60), out
 
 
 def bad_path(layer):
