@@ -579,6 +579,14 @@ static void ladder_fill(void *arg)
 	ut_ladder(DEPTH, fill, arg);
 }
 
+static long now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000L + now.tv_nsec / 1000;
+}
+
 /*
  * The stack of a task that comes out just then is lost, with nothing to keep it in, and
  * counted as that.
@@ -587,33 +595,30 @@ TEST_F_TIMEOUT(session, comes_out, 240)
 {
 	struct shared *sh = ut_shared(sizeof(*sh));
 	const unsigned int megabyte = 1 << 20;
-	struct timespec from, to;
 	unsigned int i, hits = 0;
-	long ns;
+	long us;
 
 	ASSERT_NE(NULL, sh);
 	sh->buf = ut_shared(64 * megabyte);
 	ASSERT_NE(NULL, sh->buf);
 
-	/* About 35 ms in the kernel; who disables waits for 50. */
+	/* About 30 ms in the kernel; who disables waits for 50. */
 	syscall(__NR_getrandom, sh->buf, megabyte, 0);
-	clock_gettime(CLOCK_MONOTONIC, &from);
+	us = now_us();
 	syscall(__NR_getrandom, sh->buf, megabyte, 0);
-	clock_gettime(CLOCK_MONOTONIC, &to);
-	ns = (to.tv_sec - from.tv_sec) * 1000000000L + to.tv_nsec - from.tv_nsec;
-	sh->size = ns > 35000000 / 64 ? 35000000UL * megabyte / ns : 64 * megabyte;
+	us = now_us() - us;
+	sh->size = us > 30000 / 64 ? 30000UL * megabyte / us : 64 * megabyte;
 	memset(sh->buf, 0, sh->size);
 
-	for (i = 0; i < 30 && hits < 3; i++) {
+	for (i = 0; i < 60 && hits < 3; i++) {
 		struct ut_opts opts = {};
 		__u64 lost_samples, lost;
+		bool failed, in_time;
 		struct ut_stack got;
-		struct ut_child c;
 		enum ut_kind kind;
-		bool failed;
+		struct ut_child c;
 
 		memset(&sh->st, 0, sizeof(sh->st));
-		sh->returned = 0;
 		ASSERT_EQ(0, ut_fork(&c, ladder_fill, sh));
 		opts.pid = c.pid;
 		ASSERT_EQ(0, ut_open(&self->s, &opts));
@@ -624,21 +629,30 @@ TEST_F_TIMEOUT(session, comes_out, 240)
 		while (!UT_READ(sh->st.nr))
 			;
 		usleep(3000);
+		us = now_us();
 		ut_disable(&self->s);
+		/* Or has it, perhaps, gone before the stack came? */
+		in_time = now_us() - us < 40000;
 		failed = failures("failslab") > 0;
-		hits += failed;
 		disarm();
 		ASSERT_EQ(0, ut_drain(&self->s));
 		if (ut_count_samples(&self->s, 0, c.pid)) {
 			kind = ut_user_stack(&self->s, ut_sample(&self->s, 0, c.pid, 0), &got);
 			EXPECT_TRUE(kind == UT_DEFERRED || kind == UT_UNRESOLVED);
 			ASSERT_EQ(0, ut_lost(&self->s, &lost_samples, &lost));
-			/* Without a failure it is too late: who disables has gone. */
-			EXPECT_EQ(failed && kind == UT_UNRESOLVED, lost_samples + lost);
+			EXPECT_GE(failed && kind == UT_UNRESOLVED, lost_samples + lost);
+			EXPECT_LE(failed && kind == UT_UNRESOLVED && in_time, lost_samples + lost);
 		}
 		EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_UNRESOLVED));
 		end_child(&c);
 		ut_close(&self->s);
+		/* How fast it is differs, in a guest that has its CPUs with others. */
+		if (!in_time)
+			sh->size = sh->size * 3 / 4;
+		else if (failed)
+			hits++;
+		else
+			sh->size = sh->size < 48 * megabyte ? sh->size * 4 / 3 : sh->size;
 	}
 	EXPECT_LE(1, hits);
 }
