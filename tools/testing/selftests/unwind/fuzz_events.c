@@ -45,7 +45,7 @@ static struct totals {
 	pid_t		victim[VICTIMS];
 	unsigned long	cases, opened, refused, mapped, unmapped, ioctls, passed;
 	unsigned long	records, samples, deferred, chains, addresses, lost, worked;
-	unsigned long	bad, stuck;
+	unsigned long	bad, stuck, traps;
 } *tot;
 
 static unsigned long add(unsigned long *to, unsigned long n)
@@ -134,10 +134,25 @@ static ut_noinline void touch(void *arg)
 		nanosleep(&ts, NULL);
 }
 
+/*
+ * With each system call sampled, that which returns from here is, too: not for ever.
+ */
+static void trapped(int sig)
+{
+	static unsigned int traps;
+
+	/* A leaf has none. */
+	if (tot)
+		add(&tot->traps, 1);
+	if (++traps % 64 == 0)
+		signal(SIGTRAP, SIG_IGN);
+}
+
 static void activity(int n)
 {
 	int i;
 
+	signal(SIGTRAP, trapped);
 	for (i = 0; i < n; i++)
 		ut_ladder(i % 20, touch, i % 4 ? NULL : (void *)1);
 }
@@ -461,7 +476,7 @@ static const unsigned char flag_rarity[64] = {
 	[34] = 8,	/* build_id */
 	[35] = 8,	/* inherit_thread */
 	[36] = 8,	/* remove_on_exec */
-	/* sigtrap would kill the targets */
+	[37] = 12,	/* sigtrap */
 	[38] = 1,	/* defer_callchain, see below */
 	[39] = 2,	/* defer_output */
 	[40] = 100, [63] = 100,	/* reserved */
@@ -525,8 +540,12 @@ static void some_attr(struct perf_event_attr *attr)
 	}
 	if (chance(6))
 		flags &= ~UT_DEFER_CALLCHAIN;
-	if (sane)
+	if (sane) {
 		flags &= SANE_FLAGS;
+		/* The one is refused without the other, and that with enable_on_exec. */
+		if (flags & 1ULL << 37)
+			flags = (flags | 1ULL << 36) & ~(1ULL << 12);
+	}
 	*ut_attr_flags(attr) = flags;
 
 	attr->sample_period = 1 + rnd(4);
@@ -993,7 +1012,9 @@ static void fuzzer(void)
 			waitpid(pid, &status, 0);
 			break;
 		}
-		if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) {
+		/* An exec takes the handler, and what is pending stays. */
+		if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL &&
+		    WTERMSIG(status) != SIGTRAP) {
 			ut_diag("a case died of signal %d, seed %llu", WTERMSIG(status),
 				case_seed);
 			add(&tot->bad, 1);
@@ -1055,6 +1076,7 @@ int main(int argc, char **argv)
 	if (seconds <= 0 || argc > 3)
 		ksft_exit_fail_msg("usage: fuzz_events [SECONDS [SEED]]\n");
 	ksft_set_plan(4);
+	signal(SIGTRAP, trapped);
 	ksft_print_msg("seed %llu\n", seed);
 	prepare();
 
@@ -1097,6 +1119,7 @@ int main(int argc, char **argv)
 		       tot->ioctls);
 	ksft_print_msg("%lu records, %lu samples, %lu lost\n", tot->records, tot->samples,
 		       tot->lost);
+	ksft_print_msg("%lu signals of samples\n", tot->traps);
 	ksft_print_msg("%lu known to be deferred, %lu deferred callchains of %lu addresses\n",
 		       tot->deferred, tot->chains, tot->addresses);
 	ksft_test_result(!left && !tot->stuck, "everything ends by itself\n");
