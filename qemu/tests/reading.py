@@ -62,7 +62,8 @@ RECORDINGS = {
               *rt.workload("signal", 12, 1)], 12),
     "kmem": (["kmem", "record", "-g", *rt.workload("storm", 6, 1)], 50),
     # only of pages does it look for who called
-    "pages": (["kmem", "--page", "record", "-g", *rt.workload("storm", 6, 1)], 50),
+    "pages": (["kmem", "--page", "record", "-m", "4M", "-g",
+               *rt.workload("storm", 6, 1)], 50),
     # how often they wait for each other is a matter of the host, too
     "lock": (["record", "-a", "-R", "-g", "-c", "1", "-e",
               "lock:contention_begin,lock:contention_end", "sh", "-c",
