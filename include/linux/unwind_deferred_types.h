@@ -17,7 +17,8 @@
  *
  * Written by the task itself only: by its own context and by the interrupts and
  * NMIs that nest in it. Others read it while the task is kept from running, see
- * kernel/unwind/remote.c.
+ * kernel/unwind/remote.c; @state and @cookie, to see whether it is worth that, at any
+ * time.
  */
 struct unwind_task_info {
 	u64			state;

@@ -21,11 +21,11 @@
  * task. It opens with a request that finds none. It lives as long as a callback
  * waits, and after the callbacks until the task returns to user space.
  *
- * Nothing on the way through a system call is paid for that. The walk leaves a
- * mark of the architecture, which shares a word with something that every return
- * to user space clears anyway. A request that finds nobody waiting and the mark
- * gone opens a new generation. The mark also lasts as long as the kernel entry
- * where task_work is run early and the flag that leads through the exit loop is
+ * Nothing on the way through a system call is paid for that. The walk, or an
+ * execve(), leaves a mark of the architecture, which shares a word with something
+ * that every return to user space clears anyway. A request that finds nobody waiting
+ * and the mark gone opens a new generation. The mark also lasts as long as the kernel
+ * entry where task_work is run early and the flag that leads through the exit loop is
  * gone: KVM_RUN, io_uring.
  *
  * State
@@ -43,9 +43,10 @@
  *
  * Nesting
  *
- * A task's unwind_task_info is written by that task alone, and read by others
- * only where it cannot run (remote.c), so what runs at the same time is always
- * nested: NMI in interrupt in task context, each finished before the one below
+ * A task's unwind_task_info is written by that task alone. Others read its
+ * registers only where it cannot run (remote.c), and its state and its cookie, each
+ * a word, to decide whether to have a closer look. So what runs at the same time is
+ * always nested: NMI in interrupt in task context, each finished before the one below
  * goes on. Three rules make that safe without locks:
  *
  *  - The cookie is claimed first, by a cmpxchg from the value read before the
@@ -64,9 +65,9 @@
  *    that joins one has seen cookie, registers and state of the same: else the
  *    state has changed in between, and it starts over.
  *
- * The mark is set by the walk and cleared by the return to user space, both of
- * which no request can interrupt half-way and go on, so it does not change under
- * one.
+ * The mark is set by the walk, and by an execve() ahead of its own; it is cleared by
+ * the return to user space. No request can interrupt these half-way and go on, so it
+ * does not change under one.
  *
  * The NMI after the exit work
  *
@@ -85,6 +86,15 @@
  * the first. When the walk finds it gone, user space has run, and there is no
  * stack. A request in between, of the next entry, is refused (-EAGAIN): what waits
  * is not its stack.
+ *
+ * The NMI ahead of the registers
+ *
+ * An NMI can also come when the CPU has entered the kernel and the entry code has not
+ * saved the user registers: what is at the top of the stack are those of the entry
+ * before, or some of these. (A stack that is walked at once begins there, too.) Its
+ * request opens a generation with them. They are compared when the walk comes, as
+ * above, and if they are not what has been saved since there is no stack. Until then
+ * the other requests of this entry are refused (-EAGAIN): what waits is not theirs.
  *
  * Within an entry
  *
@@ -308,6 +318,10 @@ again:
 		info->regs = *regs;
 		unwind_test_point(info);
 
+		/*
+		 * No acquire: no owner is looked up, and this client's own
+		 * registration has been seen with its bit.
+		 */
 		new = (u64)READ_ONCE(registrations) << STATE_COUNT |
 		      STATE_OPEN | mine | (nmi ? STATE_NMI : 0);
 		/* Before: who joins it looks for the mark. */
@@ -401,7 +415,9 @@ bool unwind_waits(u64 state, const struct unwind_work *work, unsigned int bit)
 
 	/*
 	 * Pairs with rcu_assign_pointer() in unwind_deferred_init(): who has got
-	 * at the client sees that its registration is counted.
+	 * at the client by clients[] sees that its registration is counted. Who has
+	 * the client at hand, and asks for another task (remote.c), has registered
+	 * it, or been handed it under a lock by who has.
 	 */
 	smp_rmb();
 	return !owner_newer(work->count, state, READ_ONCE(registrations));
@@ -832,12 +848,6 @@ int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 		return 1;
 	}
 
-	/* Made before, and handed out; or it is, and waits for that. */
-	if (unlikely(READ_ONCE(info->exec) == EXEC_HELD) && arch_unwind_entry_marked()) {
-		*cookie = READ_ONCE(info->cookie);
-		return 1;
-	}
-
 	arch_unwind_user_regs(&regs, task_pt_regs(current));
 	ret = __unwind_request(info, bit, &regs, nmi, cookie);
 	/*
@@ -892,7 +902,8 @@ int unwind_deferred_init(struct unwind_work *work, unwind_callback_t func,
 
 	work->func = func;
 	work->max = max ?: UNWIND_USER_DEFAULT_ENTRIES;
-	work->bit = -1;
+	/* A request may come before. */
+	WRITE_ONCE(work->bit, -1);
 	if (max > UNWIND_USER_MAX_ENTRIES)
 		return -EINVAL;
 
@@ -905,7 +916,7 @@ int unwind_deferred_init(struct unwind_work *work, unwind_callback_t func,
 
 	work->count = (registrations + 1) & COUNT_MASK;
 	WRITE_ONCE(registered[bit], work->count);
-	/* Pairs with the smp_load_acquire() in state_refresh(). */
+	/* Pairs with the smp_load_acquire() in state_refresh() and asked_before(). */
 	smp_store_release(&registrations, work->count);
 	/* Pairs with the smp_rmb() in unwind_waits(). */
 	rcu_assign_pointer(clients[bit], work);
