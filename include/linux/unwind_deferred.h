@@ -79,13 +79,11 @@ static __always_inline bool unwind_deferred_pending(void)
  *
  * As unwind_deferred_waits() for the current task, at the cost of a test: the request
  * has found that the client itself has asked, so what its number says of the state is
- * not left by an earlier owner. In an execve() it may be, for an NMI right behind the
- * store in unwind_deferred_exec_hold(): then true is said of a stack that nobody gets.
+ * not left by an earlier owner.
  *
  * Context: Any, behind unwind_deferred_request() in the same one, preemption off.
  * Return: true for a stack that is to be handed out, false for one whose walk for that
- * has begun, or that unwind_deferred_exec_hold() keeps from being asked for, or where the
- * client is being cancelled.
+ * has begun, or where the client is being cancelled.
  */
 static __always_inline bool
 unwind_deferred_still_waits(const struct unwind_work *work)
@@ -156,6 +154,7 @@ static inline void unwind_deferred_task_init(struct task_struct *task) { }
 static inline void unwind_deferred_exec(void) { }
 static inline void unwind_deferred_exec_mmap(void) { }
 static inline void unwind_deferred_exec_hold(void) { }
+static inline bool unwind_deferred_between_images(void) { return false; }
 static inline void unwind_deferred_exec_release(void) { }
 static inline void unwind_deferred_flush(void) { }
 static inline void

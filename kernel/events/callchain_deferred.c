@@ -1127,6 +1127,8 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	if (ret) {
 		if (ret > 0)
 			ret = perf_defer_join(event, cookie);
+		else if (unwind_deferred_between_images())
+			ret = 0;
 		if (unlikely(joins) && ret <= 0)
 			perf_defer_unshare(event->defer);
 		/* Behind that, for the same reason. No callback is run for it. */

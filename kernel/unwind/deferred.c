@@ -688,22 +688,24 @@ void unwind_deferred_exec_mmap(void)
  *
  * The old one is gone, and the new one has not run: what a client of this kernel
  * entry was or will be given is an empty stack, and there is none to be read on the
- * spot.
+ * spot. Where a request is refused, too, as the client may be about to go.
  *
- * Context: Any, behind a request in the same kernel entry that was not refused.
+ * Context: Any.
  * Return: whether it is.
  */
 bool unwind_deferred_between_images(void)
 {
-	return READ_ONCE(current->unwind_info.exec) >= EXEC_NO_STACK;
+	/* What an earlier entry has left there does not count. */
+	return READ_ONCE(current->unwind_info.exec) >= EXEC_NO_STACK &&
+	       arch_unwind_entry_marked();
 }
 
 /**
  * unwind_deferred_exec_hold - clients of the current task are about to go
  *
- * Between the images: hands out what was asked for, and nothing more is until
- * unwind_deferred_exec_release(). A request finds that it was made before, with none
- * that waits, so that no cookie is named that nobody would be left to get.
+ * Between the images: hands out what was asked for. Requests are refused until
+ * unwind_deferred_exec_release(), so that no cookie is named that nobody would be left
+ * to get.
  *
  * Context: Task context, may sleep. In an execve(), behind
  * unwind_deferred_exec_mmap().
@@ -800,16 +802,15 @@ static void want_entries(struct unwind_task_info *info, u32 max)
  * Return:
  * * 0 - the callback will run
  * * 1 - it will run, or has run in this kernel entry, for a request that came
- *   before; or, between unwind_deferred_exec_hold() and
- *   unwind_deferred_exec_release(), nobody waits and it does not run: then
- *   unwind_deferred_between_images() is true, and *@cookie is nobody's
+ *   before
  * * -EINVAL - the task has no user stack (kernel thread, a worker made by the
  *   kernel, no mm), or is exiting; @work is not registered; or the context is
  *   NMI and the architecture has no cmpxchg that is safe there
  * * -EAGAIN - the user registers have changed since a request that still waits, or
  *   user space has run since, as it came behind the last look for work; or the task
- *   is in the middle of an execve(); or the CPU is a nohz_full one, the context task
- *   with interrupts off, maybe in the last steps to user space
+ *   is in the middle of an execve(), see unwind_deferred_between_images(); or the CPU
+ *   is a nohz_full one, the context task with interrupts off, maybe in the last steps
+ *   to user space
  */
 int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 				u64 *cookie)
@@ -818,12 +819,15 @@ int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 	struct unwind_user_regs regs __uninitialized;
 	bool nmi = in_nmi();
 	int bit, ret;
+	u8 exec;
 
 	if (!is_user_task(current) || (current->flags & PF_EXITING))
 		return -EINVAL;
 	if (nmi && !IS_ENABLED(CONFIG_ARCH_HAVE_NMI_SAFE_CMPXCHG))
 		return -EINVAL;
-	if (unlikely(READ_ONCE(info->exec) == EXEC_COMMITTED) &&
+	/* Nobody would be left to get it. The mark: of this kernel entry. */
+	exec = READ_ONCE(info->exec);
+	if (unlikely(exec == EXEC_COMMITTED || exec == EXEC_HELD) &&
 	    arch_unwind_entry_marked())
 		return -EAGAIN;
 
