@@ -26,23 +26,23 @@ struct unwind_stacktrace {
  * @ip:		instruction pointer
  * @sp:		stack pointer
  * @fp:		frame pointer
- * @cs:		code segment selector, read only for 32-bit code
- * @ss:		stack segment selector, read only for 32-bit code
+ * @cs_base:	where the code segment starts; 0 where there are no segments
+ * @ss_base:	where the stack segment does
  * @word:	size of a stack word in bytes, 8 or 4; 0 where the stack is of
  *		a kind that nobody knows how to walk
  * @at_entry:	@ip is the first instruction of a function, so the return
  *		address is still on top of the stack
  *
  * Taken when a stack is asked for rather than when it is walked: signal
- * delivery, uprobes and ptrace may move the registers in between, but leave
- * alone what lies above @sp.
+ * delivery, uprobes and ptrace may move the registers in between, and system calls
+ * and ptrace the segments, but leave alone what lies above @sp.
  */
 struct unwind_user_regs {
 	unsigned long	ip;
 	unsigned long	sp;
 	unsigned long	fp;
-	u16		cs;
-	u16		ss;
+	u32		cs_base;
+	u32		ss_base;
 	u8		word;
 	bool		at_entry;
 };

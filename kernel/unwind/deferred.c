@@ -131,6 +131,7 @@
 #include <linux/unwind_deferred.h>
 #include <linux/unwind_user.h>
 
+#include <asm/tlb.h>
 #include <asm/unwind_user.h>
 
 #include "deferred.h"
@@ -450,7 +451,7 @@ static __always_inline bool late_now(u64 state,
 	if (before && same_regs(then, before))
 		return false;
 
-	arch_unwind_user_regs(&now, task_pt_regs(current));
+	arch_unwind_user_place(&now, task_pt_regs(current));
 	return unwind_late(state, then, &now);
 }
 
@@ -628,7 +629,7 @@ void __unwind_deferred_flush(const struct unwind_user_regs *before)
  */
 void unwind_deferred_before(struct unwind_user_regs *before, unsigned long ip)
 {
-	arch_unwind_user_regs(before, task_pt_regs(current));
+	arch_unwind_user_place(before, task_pt_regs(current));
 	before->ip = ip;
 }
 
@@ -766,7 +767,7 @@ asked_before(const struct unwind_task_info *info, unsigned int bit, u64 *cookie)
 	if (state_count(state) != now || !arch_unwind_entry_asked(current))
 		return false;
 
-	arch_unwind_user_regs(&regs, task_pt_regs(current));
+	arch_unwind_user_place(&regs, task_pt_regs(current));
 	if (!same_start(&info->regs, &regs))
 		return false;
 
@@ -810,7 +811,8 @@ static void want_entries(struct unwind_task_info *info, u32 max)
  *   user space has run since, as it came behind the last look for work; or the task
  *   is in the middle of an execve(), see unwind_deferred_between_images(); or the CPU
  *   is a nohz_full one, the context task with interrupts off, maybe in the last steps
- *   to user space
+ *   to user space; or what describes the segments of a 32-bit task cannot be read, as
+ *   it is just being switched
  */
 int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 				u64 *cookie)
@@ -853,6 +855,9 @@ int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 	}
 
 	arch_unwind_user_regs(&regs, task_pt_regs(current));
+	/* What it takes cannot be told now; a later request may be able to. */
+	if (unlikely(!regs.word) && !nmi_uaccess_okay())
+		return -EAGAIN;
 	ret = __unwind_request(info, bit, &regs, nmi, cookie);
 	/*
 	 * The client has had this stack. No walk comes for this request, so what

@@ -82,7 +82,7 @@ static bool remote_late(struct task_struct *task)
 	if (!(state & STATE_NMI))
 		return !arch_unwind_entry_asked(task);
 
-	arch_unwind_user_regs(&now, task_pt_regs(task));
+	arch_unwind_user_place(&now, task_pt_regs(task));
 	return unwind_late(state, &info->regs, &now);
 }
 
@@ -246,17 +246,19 @@ static int remote_walk(struct remote_page *rp, const struct remote_start *start,
 	struct unwind_user_state state;
 	unsigned long next_fp, ra;
 
-	/* Other segments are described in tables that only their task has. */
-	if (!max || !arch_unwind_user_flat(regs) ||
-	    !unwind_user_start(&state, regs))
+	if (!max || !unwind_user_start(&state, regs))
 		return 0;
 
-	trace->entries[trace->nr++] = remote_real_return(rp->mm, start, regs->ip,
-							 state.cfa, true);
+	trace->entries[trace->nr++] =
+		remote_real_return(rp->mm, start, user_first_entry(&state, regs),
+				   state.cfa, true);
 	if (regs->at_entry && trace->nr < max) {
 		/* Without the caller the rest would be a wrong stack. */
-		if (!remote_read_word(rp, state.cfa, state.word, &ra) ||
-		    !user_text_address(&state, ra))
+		if (!remote_read_word(rp, state.cfa, state.word, &ra))
+			return 0;
+		if (state.word == 4)
+			ra = user_return_address(&state, ra);
+		if (!user_text_address(&state, ra))
 			return 0;
 		if (unlikely(remote_hijacked(rp->mm, start, ra, state.cfa)))
 			return -EAGAIN;

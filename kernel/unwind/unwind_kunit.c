@@ -103,8 +103,6 @@ static struct unwind_user_regs start_regs(unsigned int word, unsigned long sp,
 		.ip	= START_IP,
 		.sp	= sp,
 		.fp	= fp,
-		.cs	= word == 8 ? __USER_CS : __USER32_CS,
-		.ss	= __USER_DS,
 		.word	= word,
 	};
 }
@@ -192,6 +190,14 @@ static void unwind_user_ladder_32(struct kunit *test)
 	test_ladder(test, 4, STACK);
 }
 
+/* 32-bit code that has come into the kernel with these selectors. */
+static void set_segments(struct unwind_user_regs *regs, u16 cs, u16 ss)
+{
+	const struct pt_regs entered = { .cs = cs, .ss = ss };
+
+	arch_unwind_user_segments(regs, &entered);
+}
+
 /* Selectors that cannot be 32-bit code's: then the word size is not known. */
 static void unwind_user_segments(struct kunit *test)
 {
@@ -203,7 +209,7 @@ static void unwind_user_segments(struct kunit *test)
 	put_ladder(test, 4, fp, 3);
 	expect_ladder(test, walk(test, &regs, 16), 4);
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
-		regs.cs = bad[i];
+		set_segments(&regs, bad[i], __USER_DS);
 		KUNIT_EXPECT_EQ_MSG(test, 0, walk(test, &regs, 16).nr,
 				    "selector %x", bad[i]);
 	}
@@ -250,10 +256,11 @@ static void unwind_user_segment_bases(struct kunit *test)
 			   i < ARRAY_SIZE(frames) - 1 ? sp + frames[i + 1] : 0,
 			   TEXT(i));
 
-	regs.cs = TLS_SELECTOR(0);
-	regs.ss = TLS_SELECTOR(1);
 	regs.at_entry = true;
 	set_tls(tls);
+	set_segments(&regs, TLS_SELECTOR(0), TLS_SELECTOR(1));
+	/* What is in the tables by now does not count. */
+	set_tls(none);
 	expect_entries(test, walk(test, &regs, 16), expected, 5);
 
 	/* They go around at 4 GiB. */
@@ -261,10 +268,21 @@ static void unwind_user_segment_bases(struct kunit *test)
 	expected[0] = CS_BASE - 1;
 	expect_entries(test, walk(test, &regs, 16), expected, 5);
 
-	/* 16-bit code has other stack words. */
-	regs.cs = TLS_SELECTOR(2);
+	/* 16-bit code has other stack words; and a segment that is gone has no base. */
+	set_tls(tls);
+	set_segments(&regs, TLS_SELECTOR(2), TLS_SELECTOR(1));
 	KUNIT_EXPECT_EQ(test, 0, walk(test, &regs, 16).nr);
 	set_tls(none);
+	set_segments(&regs, __USER32_CS, TLS_SELECTOR(1));
+	KUNIT_EXPECT_EQ(test, 0, walk(test, &regs, 16).nr);
+	set_segments(&regs, __USER32_CS, 0xfff7);
+	KUNIT_EXPECT_EQ(test, 0, walk(test, &regs, 16).nr);
+
+	/* Nor may the base of one of the system's be seen. */
+	set_segments(&regs, __USER32_CS, GDT_ENTRY_TSS * 8 + 3);
+	KUNIT_EXPECT_EQ(test, 0, walk(test, &regs, 16).nr);
+	set_segments(&regs, __USER32_CS, __USER_DS);
+	KUNIT_EXPECT_NE(test, 0, walk(test, &regs, 16).nr);
 }
 
 /*
@@ -2103,8 +2121,8 @@ static void unwind_deferred_nmi_late(struct kunit *test)
 		regs->ip = i ? START_IP + 2 : START_IP;
 		regs->sp = d->regs.sp;
 		regs->bp = d->regs.fp;
-		regs->cs = d->regs.cs;
-		regs->ss = d->regs.ss;
+		regs->cs = __USER_CS;
+		regs->ss = __USER_DS;
 		unwind_deferred_run(&d->info, i == 2 ? &d->regs : NULL);
 
 		KUNIT_EXPECT_EQ(test, i + 1, given->calls);

@@ -253,8 +253,7 @@ static unsigned int unwind_user_entry_frame(struct unwind_user_state *state,
 
 		if (!read_user(&word, state->cfa, sizeof(word)))
 			return 0;
-		/* 0 ends a chain; it is no address of a segment. */
-		ra = word ? (u32)(word + state->cs_base) : 0;
+		ra = user_return_address(state, word);
 	}
 	if (!user_text_address(state, ra))
 		return 0;
@@ -357,8 +356,7 @@ void unwind_user_regs(struct unwind_stacktrace *trace,
 
 	might_fault();
 
-	trace->entries[trace->nr++] = likely(regs->word == 8) ?
-		regs->ip : (u32)(regs->ip + state.cs_base);
+	trace->entries[trace->nr++] = user_first_entry(&state, regs);
 	if (unlikely(regs->at_entry) && max > 1) {
 		/* Without the caller the rest would be a wrong stack. */
 		if (!unwind_user_entry_frame(&state, &trace->entries[1]))

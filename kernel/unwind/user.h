@@ -21,8 +21,8 @@ struct unwind_user_state {
 	unsigned long	fp;
 	unsigned long	cfa;
 	unsigned long	text;
-	unsigned long	cs_base;
-	unsigned long	ss_base;
+	u32		cs_base;
+	u32		ss_base;
 	unsigned int	word;
 };
 
@@ -36,6 +36,21 @@ user_text_address(const struct unwind_user_state *state, unsigned long addr)
 	return addr - FIRST_TEXT < state->text;
 }
 
+/* A 32-bit return address as it is read; 0 ends a chain and is none of a segment. */
+static __always_inline unsigned long
+user_return_address(const struct unwind_user_state *state, u32 ra)
+{
+	return ra ? (u32)(ra + state->cs_base) : 0;
+}
+
+/* The entry of a trace for where user space was left. */
+static __always_inline unsigned long
+user_first_entry(const struct unwind_user_state *state,
+		 const struct unwind_user_regs *regs)
+{
+	return likely(regs->word == 8) ? regs->ip : (u32)(regs->ip + state->cs_base);
+}
+
 /* Begin a walk at @regs. False: that is no stack that can be walked. */
 static __always_inline bool
 unwind_user_start(struct unwind_user_state *state,
@@ -43,15 +58,12 @@ unwind_user_start(struct unwind_user_state *state,
 {
 	state->fp = regs->fp;
 	state->cfa = regs->sp;
-	state->cs_base = 0;
-	state->ss_base = 0;
+	state->cs_base = regs->cs_base;
+	state->ss_base = regs->ss_base;
 	state->word = regs->word;
 	state->text = (regs->word == 8 ? TASK_SIZE_MAX : SZ_4G) - FIRST_TEXT;
 
 	if (unlikely(regs->word == 4)) {
-		if (!arch_unwind_user_segments(regs, &state->cs_base,
-					       &state->ss_base))
-			return false;
 		state->fp = (u32)(regs->fp + state->ss_base);
 		state->cfa = (u32)(regs->sp + state->ss_base);
 	}
@@ -74,7 +86,7 @@ fp_take(struct unwind_user_state *state, unsigned long *entry,
 	unsigned long next_fp, unsigned long ra, const unsigned int word)
 {
 	if (word == 4) {
-		ra = ra ? (u32)(ra + state->cs_base) : 0;
+		ra = user_return_address(state, ra);
 		next_fp = (u32)(next_fp + state->ss_base);
 	}
 	if (unlikely(!user_text_address(state, ra)))

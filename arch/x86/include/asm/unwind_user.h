@@ -33,80 +33,57 @@ static __always_inline bool arch_unwind_user_at_entry(struct pt_regs *regs)
 #endif
 }
 
+void arch_unwind_user_segments(struct unwind_user_regs *dst,
+			       const struct pt_regs *regs);
+
 /**
- * arch_unwind_user_regs - note where a walk of current's user stack starts
+ * arch_unwind_user_place - where a walk of the user stack starts
+ * @dst:	what is set is ip, sp and fp, and at_entry
+ * @regs:	task_pt_regs() of the current task, or of another one, for which at_entry
+ *		means nothing
+ *
+ * Enough to tell whether two walks start from the same.
+ *
+ * Context: Any, NMI included.
+ */
+static __always_inline void
+arch_unwind_user_place(struct unwind_user_regs *dst, const struct pt_regs *regs)
+{
+	dst->ip = regs->ip;
+	dst->sp = regs->sp;
+	dst->fp = regs->bp;
+	dst->at_entry = arch_unwind_user_at_entry((struct pt_regs *)regs);
+}
+
+/**
+ * arch_unwind_user_regs - note what a walk of current's user stack takes
  * @dst:	filled in
  * @regs:	task_pt_regs(current)
  *
  * @dst->word is 0 for a stack that cannot be walked: vm86 mode, registers that
- * are not of user mode, 32-bit code in a kernel without it.
+ * are not of user mode, 32-bit code in a kernel without it, or with segments that
+ * arch_unwind_user_segments() cannot tell.
  *
  * Context: Any, NMI included.
  */
 static __always_inline void
 arch_unwind_user_regs(struct unwind_user_regs *dst, const struct pt_regs *regs)
 {
-	dst->ip = regs->ip;
-	dst->sp = regs->sp;
-	dst->fp = regs->bp;
-	dst->cs = regs->cs;
-	dst->ss = regs->ss;
-	dst->at_entry = arch_unwind_user_at_entry((struct pt_regs *)regs);
+	arch_unwind_user_place(dst, regs);
+	dst->cs_base = 0;
+	dst->ss_base = 0;
 
 	if (unlikely(!user_mode((struct pt_regs *)regs) ||
 		     (regs->flags & X86_VM_MASK)))
 		dst->word = 0;
 	else if (likely(user_64bit_mode((struct pt_regs *)regs)))
 		dst->word = 8;
+	else if (!IS_ENABLED(CONFIG_IA32_EMULATION))
+		dst->word = 0;
+	else if (likely(regs->cs == __USER32_CS && regs->ss == __USER_DS))
+		dst->word = 4;
 	else
-		dst->word = IS_ENABLED(CONFIG_IA32_EMULATION) ? 4 : 0;
-}
-
-/* Do the segments start at 0, so that nothing but @regs is needed for a walk? */
-static __always_inline bool
-arch_unwind_user_flat(const struct unwind_user_regs *regs)
-{
-	return regs->word == 8 ||
-	       (regs->cs == __USER32_CS && regs->ss == __USER_DS);
-}
-
-/**
- * arch_unwind_user_segments - where the segments of 32-bit code start
- * @regs:	what arch_unwind_user_regs() noted
- * @cs_base:	set to the linear address of the code segment
- * @ss_base:	set to the linear address of the stack segment
- *
- * Context: Task context of the task that @regs belong to, or an interrupt of it.
- * Return: false where the code segment is none of 32-bit code, so that the
- * size of its stack words is not known.
- */
-static inline bool
-arch_unwind_user_segments(const struct unwind_user_regs *regs,
-			  unsigned long *cs_base, unsigned long *ss_base)
-{
-	unsigned int rights = 0;
-
-	*cs_base = *ss_base = 0;
-	if (likely(arch_unwind_user_flat(regs)))
-		return true;
-
-	/*
-	 * Bit 22 of what LAR loads is the descriptor's D/B flag: default
-	 * operand size of 32 bits (SDM volume 2, LAR; volume 3, 3.4.5). LAR
-	 * leaves its destination alone when the selector is no good.
-	 */
-	asm("lar %[selector], %[rights]"
-	    : [rights] "+r" (rights)
-	    : [selector] "r" ((unsigned int)regs->cs)
-	    : "cc");
-	if (!(rights & BIT(22)))
-		return false;
-
-	/* With interrupts off the LDT cannot be replaced under us. */
-	guard(irqsave)();
-	*cs_base = perf_get_segment_base(regs->cs);
-	*ss_base = perf_get_segment_base(regs->ss);
-	return true;
+		arch_unwind_user_segments(dst, regs);
 }
 
 /*

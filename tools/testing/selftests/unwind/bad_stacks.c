@@ -470,13 +470,8 @@ static int sleeper_begin(struct sleeper *z)
 	return ut_open(&z->s, &opts);
 }
 
-/*
- * With @own_segments only the task itself can walk it, so there is no stack; unless it is
- * still on its way to sleep, where it is interrupted and has all of it.
- */
-static bool one_asleep(struct sleeper *z, const struct ut_stack *want, bool own_segments)
+static bool one_asleep(struct sleeper *z, const struct ut_stack *want)
 {
-	struct ut_stack got;
 	struct ut_rec *r;
 	bool ok = false;
 
@@ -491,8 +486,7 @@ static bool one_asleep(struct sleeper *z, const struct ut_stack *want, bool own_
 	}
 	if (ut_wait_state(z->tid, "S") && !ut_disable(&z->s) && !ut_drain(&z->s)) {
 		r = ut_sample(&z->s, z->tp, z->tid, 0);
-		ok = ((own_segments && ut_user_stack(&z->s, r, &got) == UT_DEFERRED && !got.nr) ||
-		      ut_stack_is(&z->s, r, want)) && !ut_check(&z->s, 0);
+		ok = ut_stack_is(&z->s, r, want) && !ut_check(&z->s, 0);
 	}
 	if (!ok)
 		ut_diag("sp %lx fp %lx", z->sp, z->fp);
@@ -526,7 +520,7 @@ TEST_F_TIMEOUT(bad_stacks, generated_asleep, 280)
 		some_start(self->start, &z.sp, &z.fp);
 		model(&want, self->start, holes, z.sp, z.fp);
 		deep += want.nr > 10;
-		ASSERT_TRUE(one_asleep(&z, &want, false)) TH_LOG("stack %lu", n);
+		ASSERT_TRUE(one_asleep(&z, &want)) TH_LOG("stack %lu", n);
 	}
 	EXPECT_LT(nr / 40, deep);
 	ut_close(&z.s);
@@ -583,7 +577,7 @@ TEST_F(bad_stacks, below_the_stack)
 		z.sp = z.fp - PAGE;
 		model(&want, self->start, 0, z.sp, z.fp);
 		ASSERT_EQ(1, want.nr);
-		EXPECT_TRUE(one_asleep(&z, &want, false));
+		EXPECT_TRUE(one_asleep(&z, &want));
 	}
 	EXPECT_EQ(start, stack_start());
 	ut_close(&z.s);
@@ -830,10 +824,7 @@ TEST_F_TIMEOUT(bad_stacks_32, generated, 280)
 	EXPECT_LT(100, deep);
 }
 
-/*
- * Asleep in a read(), walked from outside. What segments with a base are is in tables
- * that only the task itself has: there is no stack of those.
- */
+/* Asleep in a read(), walked from outside. */
 TEST_F_TIMEOUT(bad_stacks_32, generated_asleep, 280)
 {
 	static const unsigned char code_read[] = {
@@ -879,7 +870,7 @@ TEST_F_TIMEOUT(bad_stacks_32, generated_asleep, 280)
 		z.fp = fp;
 		model_32(&want, z.seg, start, holes, sp, fp);
 		deep += want.nr > 10;
-		ASSERT_TRUE(one_asleep(&z, &want, variant->ldt)) TH_LOG("stack %lu", n);
+		ASSERT_TRUE(one_asleep(&z, &want)) TH_LOG("stack %lu", n);
 	}
 	EXPECT_LT(nr / 40, deep);
 	ut_close(&z.s);

@@ -125,11 +125,11 @@ TEST_F(compat, ladder)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The frames of the segment, at their linear addresses, or none. */
+/* The frames of the segment, at their linear addresses. */
 TEST_F(compat, segment_with_a_base)
 {
-	struct ut_stack st, got;
 	struct stack32 st32;
+	struct ut_stack st;
 	int status;
 
 	ASSERT_EQ(0, watch_getppid(&self->s, self->pid));
@@ -144,9 +144,7 @@ TEST_F(compat, segment_with_a_base)
 	widen(&st, &st32);
 
 	ASSERT_EQ(2, ut_count_samples(&self->s, 0, 0));
-	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, 0, 1), &got));
-	if (got.nr)
-		EXPECT_TRUE(ut_same_stack(&got, &st));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, 0, 1), &st));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -194,6 +192,40 @@ TEST_F(compat, stack_segment_changed)
 {
 	check_segment_changed(_metadata, &self->s, self->pid, self->in, self->out, "a",
 			      "id == 243");
+}
+
+/* The same where it is asked for within the system call, by what that allocates. */
+TEST_F(compat, segment_changed_behind_a_request)
+{
+	struct ut_opts opts = { .pid = self->pid };
+	struct ut_rec *r, *allocated = NULL, *exit;
+	struct stack32 st32;
+	struct ut_stack st;
+	unsigned int i = 0;
+	int status;
+
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_add_tracepoint(&self->s, "kmem", "kmalloc"));
+	ASSERT_EQ(1, ut_add_tracepoint(&self->s, "raw_syscalls", "sys_exit"));
+	ASSERT_EQ(0, ioctl(self->s.event[1].fd[0], PERF_EVENT_IOC_SET_FILTER, "id == 123"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(1, write(self->in, "m", 1));
+	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)))
+		TH_LOG("no segment: CONFIG_MODIFY_LDT_SYSCALL?");
+	widen(&st, &st32);
+	ASSERT_EQ(self->pid, waitpid(self->pid, &status, 0));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+
+	ASSERT_EQ(2, ut_count_samples(&self->s, 1, 0));
+	exit = ut_sample(&self->s, 1, 0, 1);
+	while ((r = ut_sample(&self->s, 0, 0, i++)) && r->time < exit->time)
+		allocated = r;
+	ASSERT_NE(NULL, allocated);
+	EXPECT_TRUE(ut_stack_is(&self->s, allocated, &st));
+	/* It is still the entry's stack. */
+	EXPECT_EQ(allocated->cookie, exit->cookie);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
 /*
@@ -275,8 +307,8 @@ TEST_F(compat, asleep_in_a_segment)
 		.base_addr = 0x20000, .limit = 0xfffff, .seg_32bit = 1, .limit_in_pages = 1,
 		.contents = MODIFY_LDT_CONTENTS_CODE,
 	};
-	struct ut_stack st, got;
 	struct stack32 st32;
+	struct ut_stack st;
 
 	ASSERT_EQ(0, syscall(SYS_modify_ldt, 1, &desc, sizeof(desc)))
 		TH_LOG("CONFIG_MODIFY_LDT_SYSCALL?");
@@ -288,9 +320,7 @@ TEST_F(compat, asleep_in_a_segment)
 	ASSERT_EQ(0, ut_disable(&self->s));
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_EQ(1, ut_count_samples(&self->s, 0, 0));
-	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, 0, 0), &got));
-	if (got.nr)
-		EXPECT_TRUE(ut_same_stack(&got, &st));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, 0, 0), &st));
 	EXPECT_EQ('S', ut_task_state(self->pid));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
