@@ -717,6 +717,34 @@ static void unwind_user_kthread(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, trace.nr);
 }
 
+/* From where the task entered the kernel. */
+static void unwind_user_of_the_task(struct kunit *test)
+{
+	unsigned long stack = map_stack(test, STACK, PAGE_SIZE), entries[4];
+	struct unwind_stacktrace trace = { .nr = 0, .entries = entries };
+	struct pt_regs *regs = task_pt_regs(current), old = *regs;
+	int ret;
+
+	put_ladder(test, 8, stack + LADDER_STEP, 8);
+	regs->ip = START_IP;
+	regs->sp = stack;
+	regs->bp = stack + LADDER_STEP;
+	regs->cs = __USER_CS;
+	regs->ss = __USER_DS;
+
+	/* No tick may take it for a task that is on its way to user space. */
+	scoped_guard(irqsave) {
+		pagefault_disable();
+		current->flags &= ~PF_KTHREAD;
+		ret = unwind_user(&trace, ARRAY_SIZE(entries));
+		current->flags |= PF_KTHREAD;
+		pagefault_enable();
+	}
+	*regs = old;
+	KUNIT_EXPECT_EQ(test, 0, ret);
+	expect_ladder(test, trace, ARRAY_SIZE(entries));
+}
+
 /*
  * K23, as seen by a BPF program that asks for a task's stack, which takes a kernel that
  * describes its types, or a call from here. A module has no way to that.
@@ -793,6 +821,7 @@ static struct kunit_case unwind_user_cases[] = {
 	KUNIT_CASE(unwind_user_at_entry),
 	KUNIT_CASE(unwind_user_at_entry_bad),
 	KUNIT_CASE(unwind_user_kthread),
+	KUNIT_CASE(unwind_user_of_the_task),
 #if defined(CONFIG_BPF_SYSCALL) && defined(CONFIG_PERF_EVENTS) && !defined(MODULE)
 	KUNIT_CASE(unwind_user_bpf_task_stack),
 #endif
