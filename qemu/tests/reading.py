@@ -61,7 +61,7 @@ RECORDINGS = {
               "sched:sched_switch,sched:sched_stat_runtime",
               *rt.workload("signal", 12, 1)], 12),
     "kmem": (["kmem", "record", "-g", *rt.workload("storm", 6, 1)], 50),
-    # only of pages does it look for who called
+    # only of pages does it look for who called; with room, as it stands no lost ones
     "pages": (["kmem", "--page", "record", "-m", "4M", "-g",
                *rt.workload("storm", 6, 1)], 50),
     # how often they wait for each other is a matter of the host, too
