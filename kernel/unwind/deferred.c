@@ -689,7 +689,7 @@ void unwind_deferred_exec_mmap(void)
  *
  * The old one is gone, and the new one has not run: what a client of this kernel
  * entry was or will be given is an empty stack, and there is none to be read on the
- * spot. Where a request is refused, too, as the client may be about to go.
+ * spot. That goes for requests that are refused, as the client may be about to go, too.
  *
  * Context: Any.
  * Return: whether it is.
