@@ -24,21 +24,7 @@
 #define PAGE		4096UL
 #define PAGES		16
 
-/* The end of what can be a user address; with five levels of page tables further up. */
-static unsigned long task_size = (1UL << 47) - PAGE;
-
-static void find_task_size(void)
-{
-	char line[8192];
-	FILE *f = fopen("/proc/cpuinfo", "r");
-
-	while (f && fgets(line, sizeof(line), f)) {
-		if (!strncmp(line, "flags", 5) && strstr(line, " la57"))
-			task_size = (1UL << 56) - PAGE;
-	}
-	if (f)
-		fclose(f);
-}
+static unsigned long task_size;
 
 FIXTURE(bad_stacks) {
 	struct ut_session s;
@@ -55,7 +41,6 @@ FIXTURE_SETUP(bad_stacks)
 
 	memset(&self->s, 0, sizeof(self->s));
 	memset(&self->fuse, 0, sizeof(self->fuse));
-	find_task_size();
 	area = mmap(NULL, (PAGES + 2) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, area);
 	/* The first and the last page stay, or else the next mapping takes them. */
@@ -1524,5 +1509,6 @@ int main(int argc, char **argv)
 	if (argc == 2 && !strcmp(argv[1], NEW_IMAGE))
 		return 7;
 	ut_need_root();
+	task_size = ut_task_size();
 	return test_harness_run(argc, argv);
 }

@@ -54,7 +54,7 @@ static unsigned long add(unsigned long *to, unsigned long n)
 }
 
 static char self_path[4096];
-static unsigned long task_size = (1UL << 47) - PAGE;
+static unsigned long task_size;
 static __u64 seed, rnd_state, case_seed;
 static unsigned int nr_cpus;
 
@@ -1031,9 +1031,7 @@ static void prepare(void)
 {
 	struct rlimit files = { .rlim_cur = 4096, .rlim_max = 4096 };
 	int cpus[UT_MAX_CPUS];
-	char line[8192];
 	unsigned int i;
-	FILE *f;
 
 	setrlimit(RLIMIT_NOFILE, &files);
 	tot = ut_shared(sizeof(*tot));
@@ -1042,13 +1040,7 @@ static void prepare(void)
 	nr_cpus = ut_online_cpus(cpus, UT_MAX_CPUS);
 	for (i = 0; i < ARRAY_SIZE(tracepoints); i++)
 		tracepoint_id[i] = ut_tracepoint_id(tracepoints[i][0], tracepoints[i][1]);
-	f = fopen("/proc/cpuinfo", "r");
-	while (f && fgets(line, sizeof(line), f)) {
-		if (!strncmp(line, "flags", 5) && strstr(line, " la57"))
-			task_size = (1UL << 56) - PAGE;
-	}
-	if (f)
-		fclose(f);
+	task_size = ut_task_size();
 }
 
 /* Samples that were deferred, and what they wait for? */

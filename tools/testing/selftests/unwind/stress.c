@@ -660,7 +660,7 @@ static const char * const tracepoints[][2] = {
 static int tracepoint_id[ARRAY_SIZE(tracepoints)];
 static int uprobe_type = -1;
 static unsigned long probe_offset;
-static unsigned long task_size = (1UL << 47) - PAGE;
+static unsigned long task_size;
 
 static int add_event(struct profiler *p, int kind)
 {
@@ -1315,9 +1315,7 @@ static void prepare(void)
 	struct rlimit files = { .rlim_cur = 16384, .rlim_max = 16384 };
 	int cpus[UT_MAX_CPUS];
 	unsigned int i, nr;
-	char line[8192];
 	long val;
-	FILE *f;
 
 	setrlimit(RLIMIT_NOFILE, &files);
 	tot = ut_shared(sizeof(*tot));
@@ -1334,13 +1332,7 @@ static void prepare(void)
 	failing = nonzero("/sys/kernel/debug/failslab/probability") ||
 		  nonzero("/sys/kernel/debug/fail_page_alloc/probability");
 
-	f = fopen("/proc/cpuinfo", "r");
-	while (f && fgets(line, sizeof(line), f)) {
-		if (!strncmp(line, "flags", 5) && strstr(line, " la57"))
-			task_size = (1UL << 56) - PAGE;
-	}
-	if (f)
-		fclose(f);
+	task_size = ut_task_size();
 
 	/* Where an earlier run was killed a CPU may be missing. */
 	for (i = 1; i < UT_MAX_CPUS; i++)

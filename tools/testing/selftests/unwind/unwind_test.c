@@ -751,25 +751,24 @@ static int check_sample(struct ut_rec *r)
 	return bad;
 }
 
-/* Where addresses of user space end. */
-static __u64 user_end(void)
+unsigned long ut_task_size(void)
 {
-	static __u64 end;
+	static unsigned long size;
 	char line[8192];
 	FILE *f;
 
-	if (end)
-		return end;
-	end = 1ULL << 47;
+	if (size)
+		return size;
+	size = (1UL << 47) - 4096;
 	f = fopen("/proc/cpuinfo", "r");
 	while (f && fgets(line, sizeof(line), f)) {
 		/* Not told of where the kernel does not use it. */
 		if (!strncmp(line, "flags", 5) && strstr(line, " la57"))
-			end = 1ULL << 56;
+			size = (1UL << 56) - 4096;
 	}
 	if (f)
 		fclose(f);
-	return end;
+	return size;
 }
 
 static int check_record(struct ut_rec *r)
@@ -784,7 +783,7 @@ static int check_record(struct ut_rec *r)
 	for (i = 0; i < r->nr; i++) {
 		if (!i && r->ips[0] >= UT_VSYSCALL_START && r->ips[0] < UT_VSYSCALL_END)
 			continue;
-		if (r->ips[i] >= user_end() || !r->ips[i]) {
+		if (r->ips[i] >= ut_task_size() + 4096 || !r->ips[i]) {
 			ut_diag("address %llu is %llx", i, r->ips[i]);
 			bad++;
 		}

@@ -313,6 +313,9 @@ int ut_kallsyms(const char *prefix, __u64 *start, __u64 *end);
 /* And the one of that name. */
 int ut_kernel_function(const char *name, __u64 *start, __u64 *end);
 
+/* The end of what can be a user address; with five levels of page tables further up. */
+unsigned long ut_task_size(void);
+
 /* Is it a kernel with KASAN or KCSAN, where all takes several times as long? */
 bool ut_kernel_checks_itself(void);
 
