@@ -765,6 +765,40 @@ static int test__busy(struct test_suite *test __maybe_unused, int subtest __mayb
 }
 
 /*
+ * A sample that has the registers of user mode and an immediate callchain: a page
+ * fault of the kernel's or the tracepoint of a system call. The task may still be in the
+ * kernel entry whose record is to come.
+ */
+static int user_registers(void)
+{
+	const u64 ips[] = { PERF_CONTEXT_USER, UIP };
+	int i;
+
+	put_sample(&gen, PID + 1, 10, 5);
+	put_chain_at(&gen, PERF_RECORD_MISC_USER, UIP, PID + 1, 11, ips, ARRAY_SIZE(ips));
+	put_round(&gen);
+	for (i = 0; i < 4; i++) {
+		put_sample(&gen, PID + 2, 20 + 10 * i, 6 + i);
+		put_record(&gen, PID + 2, 21 + 10 * i, 6 + i, UIP, 3, 0, 0);
+		put_round(&gen);
+	}
+	put_record(&gen, PID + 1, 100, 5, UIP + 0x1000, 3, 0, 0);
+	put_round(&gen);
+	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 6);
+	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 0);
+	TEST_ASSERT_EQUAL("unused", (int)rt.stats.nr_deferred_unused, 0);
+	TEST_ASSERT_VAL("merged", merged(0, 10, PID + 1, UIP + 0x1000, 3));
+	return 0;
+}
+
+static int test__user_registers(struct test_suite *test __maybe_unused,
+				int subtest __maybe_unused)
+{
+	return read_all_inputs(user_registers);
+}
+
+/*
  * All tasks outside of the profiler's PID namespace have the number 0: what the one
  * does tells nothing of the other.
  */
@@ -1134,6 +1168,7 @@ static struct test_case tests__callchain_defer[] = {
 	TEST_CASE("deferred callchains of samples after the walk", late),
 	TEST_CASE("deferred callchain loss", loss),
 	TEST_CASE("deferred callchain loss of a busy task", busy),
+	TEST_CASE("deferred callchain of an entry with user registers in it", user_registers),
 	TEST_CASE("deferred callchains of tasks outside of the PID namespace", outside),
 	TEST_CASE("deferred callchain loss, read live", live),
 	TEST_CASE("deferred callchains that do not come, read live", bounds),

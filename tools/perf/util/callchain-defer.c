@@ -42,10 +42,11 @@
  * whose turn it is but whose record was not read yet stops the flush
  * (callchain_defer__must_wait()): the sample and everything behind it stay until
  * the next flush. It stops the flush no longer than it must: not when the task
- * was seen past that kernel entry (another cookie, a sample in user mode, its
- * exit) at a time up to which everything was read, for then the record is lost,
- * and not when the wait exceeds a time or the queue a size. When the latter
- * happens one line says so. A busy task is in a new kernel entry whenever the
+ * was seen past that kernel entry (another cookie, its exit) at a time up to which
+ * everything was read, for then the record is lost, and not when the wait exceeds
+ * a time or the queue a size. When the latter happens one line says so. A sample
+ * with user registers tells nothing: page faults and the tracepoints of system
+ * calls have those in the middle of a kernel entry. A busy task is in a new kernel entry whenever the
  * queue is flushed, at a time up to which not everything was read yet: so of each
  * task an earlier entry is known too, for which that holds.
  *
@@ -165,7 +166,7 @@ struct defer_node {
 	bool			 used;
 };
 
-/* A kernel entry of a task, and when it was first seen there; cookie 0 is user mode */
+/* A kernel entry of a task, and when it was first seen there; cookie 0 is its exit */
 struct defer_entry {
 	u64	cookie;
 	u64	since;
@@ -191,7 +192,6 @@ struct defer_peek {
 	struct defer_tid	tid;
 	u64			time;
 	u64			cookie;
-	u8			cpumode;
 };
 
 struct callchain_defer {
@@ -1177,7 +1177,6 @@ static bool defer_peek(struct callchain_defer *cd, union perf_event *event,
 	pk->tid.machine_pid = evsel->id_pos >= 0 ? defer_machine(cd, array[evsel->id_pos]) : 0;
 	pk->time = array[i + 1];
 	pk->cookie = 0;
-	pk->cpumode = event->header.misc & PERF_RECORD_MISC_CPUMODE_MASK;
 
 	if (!(type & PERF_SAMPLE_CALLCHAIN))
 		return true;
@@ -1216,7 +1215,7 @@ static struct defer_task *defer_task__findnew(struct callchain_defer *cd, struct
 }
 
 /*
- * The task is past every kernel entry with another cookie than this, 0 is user mode.
+ * The task is past every kernel entry with another cookie than this, 0 is its exit.
  * All events up to @read were read.
  */
 static int defer_task__seen(struct callchain_defer *cd, struct defer_tid tid, u64 cookie,
@@ -1345,7 +1344,7 @@ int callchain_defer__queued(struct callchain_defer *cd, struct ordered_events *o
 		if (!defer_peek(cd, event, &pk))
 			return 0;
 		/* An immediate callchain does not tell in which kernel entry it was */
-		if (!pk.cookie && pk.cpumode != PERF_RECORD_MISC_USER)
+		if (!pk.cookie)
 			return 0;
 		return defer_task__seen(cd, pk.tid, pk.cookie, pk.time, oe->next_flush);
 	default:

@@ -30,7 +30,7 @@
  * like.
  *
  * A sample waits as long as its task sleeps. It waits in vain when the task is seen
- * in another kernel entry, or in user mode, in an event that was pushed two epochs
+ * in another kernel entry, by its cookie, in an event that was pushed two epochs
  * later: the record was written before that event, so it comes by the end of the
  * next epoch, or never. With PERF_RECORD_EXIT the task is forgotten.
  *
@@ -529,13 +529,12 @@ static void defer_count__sample(struct defer_count *dc, union perf_event *event)
 		if (chain->ips[marker] == PERF_CONTEXT_USER_DEFERRED)
 			break;
 	}
-	if (marker == chain->nr) {
-		/* An immediate callchain does not tell in which kernel entry it was */
-		if ((event->header.misc & PERF_RECORD_MISC_CPUMODE_MASK) ==
-		    PERF_RECORD_MISC_USER)
-			defer_task__seen(dc, defer_task__find(dc, tid));
+	/*
+	 * An immediate callchain does not tell in which kernel entry it was, nor that it
+	 * was in none: a page fault's has the registers of the user.
+	 */
+	if (marker == chain->nr)
 		return;
-	}
 
 	dc->nr_samples++;
 	cookie = marker + 2 == chain->nr ? chain->ips[marker + 1] : 0;
