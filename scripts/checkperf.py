@@ -74,6 +74,7 @@ EXPECTED = {
     "machines-pipe-big": {},
     "cut-off": {UNCLAIMED: 1, MISSING: 4},
     "good-compressed": {MISSING: 8},
+    "old-event-type-pipe": {MISSING: 24},
     "lost-file-little": {MISSING: 24},
     "lost-file-big": {MISSING: 24},
     "lost-pipe-little": {MISSING: 24},
@@ -122,6 +123,8 @@ def read_all(perf, name, directory):
         if name not in EXPECTED:
             continue
         counts = EXPECTED[name]
+        if re.search(r"malformed \S+ event, skipped", said):
+            raise Failure(f"perf {what}: a good event is skipped:\n{said}")
         if what == "script":
             for count, text in TOLD.items():
                 lines = re.findall(rf"^0x[0-9a-f]+@\S+ .*{text}.*$", said,

@@ -42,7 +42,8 @@ static const u8 min_size[PERF_RECORD_HEADER_MAX] = {
 	[PERF_RECORD_TEXT_POKE]		= UP_TO(text_poke_event, bytes),
 	[PERF_RECORD_AUX_OUTPUT_HW_ID]	= FIXED(aux_output_hw_id),
 	[PERF_RECORD_HEADER_ATTR]	= UP_TO(header_attr, attr) + PERF_ATTR_SIZE_VER0,
-	[PERF_RECORD_HEADER_EVENT_TYPE]	= FIXED(header_event_type),
+	/* Of an old perf: without what its name leaves of the room for it */
+	[PERF_RECORD_HEADER_EVENT_TYPE]	= UP_TO(header_event_type, event_type.name),
 	[PERF_RECORD_HEADER_TRACING_DATA] = UP_TO(header_tracing_data, pad),
 	[PERF_RECORD_HEADER_BUILD_ID]	= UP_TO(header_build_id, filename),
 	[PERF_RECORD_ID_INDEX]		= FIXED(id_index),
