@@ -4,10 +4,12 @@
  * the task, with one of the task a CPU, and with inherited ones.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
@@ -431,6 +433,75 @@ TEST_F(exit_inherited, thread_exits)
 	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->sh->tid[1], 0),
 				&self->sh->st[1]));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* Two threads sleep, the third kills the process by what leaves a core. */
+static void thread_quits(void *arg)
+{
+	struct thread *t = arg;
+
+	while (!t->sh->pausing)
+		usleep(1000);
+	ut_syscall2(&t->sh->st[t->nr], __NR_kill, getpid(), SIGQUIT);
+}
+
+static void threads_and_a_core(void *arg)
+{
+	struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
+	static struct thread t[3];
+	struct shared *sh = arg;
+	int i;
+
+	if (chdir("/tmp") || signal(SIGQUIT, SIG_DFL) == SIG_ERR ||
+	    setrlimit(RLIMIT_CORE, &unlimited) || prctl(PR_SET_DUMPABLE, 1))
+		_exit(99);
+	for (i = 0; i < 2; i++) {
+		t[i] = (struct thread){ .sh = sh, .nr = i, .fn = thread_sleep };
+		start(&t[i]);
+	}
+	while (UT_READ(sh->ready) < 2 || !UT_READ(sh->st[0].nr) || !UT_READ(sh->st[1].nr))
+		usleep(1000);
+	wait_asleep(sh->tid[0]);
+	wait_asleep(sh->tid[1]);
+	t[2] = (struct thread){ .sh = sh, .nr = 2, .fn = thread_quits };
+	start(&t[2]);
+	sh->pausing = 1;
+	for (;;)
+		pause();
+}
+
+/*
+ * While one thread writes the core the others wait for it in their exit, with the memory
+ * that is dumped. What they were asked for in their sleep is handed out ahead of that.
+ */
+TEST_F_TIMEOUT(exit_inherited, core_dump_of_threads, 60)
+{
+	char pattern[128] = "";
+	int status, fd, i;
+
+	fd = open("/proc/sys/kernel/core_pattern", O_RDWR);
+	ASSERT_LE(0, fd) TH_LOG("CONFIG_COREDUMP?");
+	ASSERT_LT(0, read(fd, pattern, sizeof(pattern) - 1));
+	ASSERT_LT(0, pwrite(fd, "core.unwind_exit", 16, 0));
+	ASSERT_EQ(0, ut_fork(&self->c, threads_and_a_core, self->sh));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep"));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_kill"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	status = ut_wait(&self->c);
+	pwrite(fd, pattern, strlen(pattern), 0);
+	close(fd);
+	unlink("/tmp/core.unwind_exit");
+	ASSERT_TRUE(WIFSIGNALED(status));
+	EXPECT_EQ(SIGQUIT, WTERMSIG(status));
+	EXPECT_TRUE(WCOREDUMP(status));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	for (i = 0; i < 3; i++)
+		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, i / 2, self->sh->tid[i], 0),
+					&self->sh->st[i])) TH_LOG("thread %d", i);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
