@@ -192,12 +192,17 @@ static LIST_HEAD(shared_sessions);
 static struct perf_defer_client shared_client = { .work.bit = -1 };
 
 /*
- * Whose stack it is. A task may get another number, in an execve() of a thread, or
- * lose it, before its stack is written; these keep it.
+ * Whose stack it is, and as of when. A task may get another number, in an execve() of a
+ * thread, or lose it, before its stack is written by another; these keep it. And it may
+ * exit, get another image or map other code until then, which is recorded at once: a
+ * record whose event has that clock gets the time that was before that.
  */
-struct perf_defer_ids {
+struct perf_defer_origin {
 	struct pid	*tgid;
 	struct pid	*tid;
+	/* NULL: as of its writing */
+	u64		(*clock)(void);
+	u64		time;
 };
 
 /* A record on its way to the events. */
@@ -205,7 +210,7 @@ struct perf_defer_output {
 	struct perf_defer_session	*session;
 	struct perf_event		*event;
 	/* NULL: of the current task */
-	const struct perf_defer_ids	*ids;
+	const struct perf_defer_origin	*origin;
 	struct unwind_stacktrace	*trace;
 	/* an event took it, or counted it as lost */
 	bool				written;
@@ -238,30 +243,39 @@ struct perf_defer_left {
 	struct list_head	node;
 	struct task_struct	*task;
 	const struct cred	*cred;
-	struct perf_defer_ids	ids;
+	struct perf_defer_origin origin;
 	bool			dumpable;
 	u64			cookie;
 	unsigned int		nr;
 	unsigned long		entries[] __counted_by(nr);
 };
 
-static bool perf_defer_get_ids(struct perf_defer_ids *ids,
-			       struct task_struct *task)
+static bool perf_defer_get_origin(struct perf_defer_origin *origin,
+				  struct task_struct *task)
 {
-	ids->tgid = get_task_pid(task, PIDTYPE_TGID);
-	ids->tid = get_task_pid(task, PIDTYPE_PID);
-	return ids->tgid && ids->tid;
+	origin->clock = NULL;
+	origin->tgid = get_task_pid(task, PIDTYPE_TGID);
+	origin->tid = get_task_pid(task, PIDTYPE_PID);
+	return origin->tgid && origin->tid;
 }
 
-static void perf_defer_put_ids(struct perf_defer_ids *ids)
+/* It is as of now, by the clock of @event. */
+static void perf_defer_set_time(struct perf_defer_origin *origin,
+				struct perf_event *event)
 {
-	put_pid(ids->tgid);
-	put_pid(ids->tid);
+	origin->clock = event->clock;
+	origin->time = event->clock();
+}
+
+static void perf_defer_put_origin(struct perf_defer_origin *origin)
+{
+	put_pid(origin->tgid);
+	put_pid(origin->tid);
 }
 
 static void perf_defer_left_free(struct perf_defer_left *left)
 {
-	perf_defer_put_ids(&left->ids);
+	perf_defer_put_origin(&left->origin);
 	put_cred(left->cred);
 	put_task_struct(left->task);
 	kvfree(left);
@@ -371,11 +385,13 @@ static void perf_defer_write(struct perf_event *event,
 	}
 
 	/* Not before: a PERF_RECORD_LOST in front has set them anew. */
-	if (unlikely(output->ids)) {
+	if (unlikely(output->origin)) {
 		struct pid_namespace *ns = (event->parent ?: event)->ns;
 
-		sample.tid_entry.pid = pid_nr_ns(output->ids->tgid, ns);
-		sample.tid_entry.tid = pid_nr_ns(output->ids->tid, ns);
+		sample.tid_entry.pid = pid_nr_ns(output->origin->tgid, ns);
+		sample.tid_entry.tid = pid_nr_ns(output->origin->tid, ns);
+		if (output->origin->clock == event->clock)
+			sample.time = output->origin->time;
 	}
 
 	perf_output_put(&handle, output->record);
@@ -649,6 +665,7 @@ static void perf_defer_leave(struct perf_defer_output *output)
 	struct perf_defer_session *session = output->session;
 	struct unwind_stacktrace *trace = output->trace;
 	struct perf_defer_left *left;
+	struct perf_event *event;
 
 	/*
 	 * Behind the looks at the events: who disables one has called
@@ -670,7 +687,7 @@ static void perf_defer_leave(struct perf_defer_output *output)
 	}
 
 	left->task = get_task_struct(current);
-	perf_defer_get_ids(&left->ids, current);
+	perf_defer_get_origin(&left->origin, current);
 	/* The task may be gone, or somebody else's, when its stack is shown. */
 	left->cred = get_task_cred(current);
 	left->dumpable = get_dumpable(current->mm) == SUID_DUMP_USER;
@@ -680,6 +697,10 @@ static void perf_defer_leave(struct perf_defer_output *output)
 
 	scoped_guard(raw_spinlock_irq, &session->lock) {
 		if (perf_defer_takes_left(session)) {
+			/* All of a session have one clock, or its time is that of the writing. */
+			event = perf_defer_first_readable(session);
+			if (event)
+				perf_defer_set_time(&left->origin, event);
 			WRITE_ONCE(session->nr_left, session->nr_left + 1);
 			list_add_tail(&left->node, &session->left);
 			return;
@@ -813,6 +834,7 @@ static void perf_defer_write_task_on(struct perf_defer_output *output,
 	struct perf_event *event;
 
 	guard(rcu)();
+again:
 	/* As rcu_dereference(), for a pointer that is not declared as __rcu. */
 	ctx = READ_ONCE(current->perf_event_ctxp);
 	if (!ctx)
@@ -836,6 +858,9 @@ static void perf_defer_write_task_on(struct perf_defer_output *output,
 		if (output->written)
 			return;
 	}
+	/* A switch to a task with the same events has swapped it, and that one may be dead. */
+	if (READ_ONCE(current->perf_event_ctxp) != ctx)
+		goto again;
 }
 
 static void perf_defer_write_task(struct perf_defer_output *output)
@@ -878,15 +903,15 @@ static void perf_defer_ask_cpus(struct perf_defer_output *output)
 static void perf_defer_write_elsewhere(struct perf_defer_output *output)
 {
 	/* Those CPUs run other tasks. */
-	struct perf_defer_ids ids = {
+	struct perf_defer_origin origin = {
 		.tgid	= task_tgid(current),
 		.tid	= task_pid(current),
 	};
 
-	output->ids = &ids;
+	output->origin = &origin;
 	output->no_memory = false;
 	perf_defer_ask(output, perf_defer_ask_cpus, PERF_DEFER_HOTPLUG_MS);
-	output->ids = NULL;
+	output->origin = NULL;
 	output->lose = false;
 }
 
@@ -1028,7 +1053,7 @@ static void perf_defer_callback(struct unwind_work *work,
 	struct perf_defer_session *session = NULL;
 	unsigned long sharers;
 
-	output.ids = NULL;
+	output.origin = NULL;
 	output.careful = false;
 	output.lose = false;
 	output.trace = trace;
@@ -1337,6 +1362,7 @@ int perf_defer_init(struct perf_event *event)
 		session = perf_defer_session_get(task_tgid(current));
 		if (!session)
 			return -ENOMEM;
+		event->defer_ended = event->attr.disabled;
 	}
 	event->defer = session;
 
@@ -1403,9 +1429,10 @@ static bool perf_defer_may_show(struct perf_event *event,
 
 /*
  * Does the event take records, or do those that were inherited from it, which are in
- * no list? It is not enabled any more when its own task has exited, and they are until
- * it is disabled. Looked at without child_mutex, and while others may enable it: who
- * asks needs to know of what was done before, no more, and has no order to keep with it.
+ * no list? It is not enabled any more when its own task has exited, and they are, if it
+ * ever was, until it is disabled. Looked at without child_mutex, and while others may
+ * enable it: who asks needs to know of what was done before, no more, and has no order
+ * to keep with it.
  */
 static bool perf_defer_takes(struct perf_event *event)
 {
@@ -1431,10 +1458,13 @@ void perf_defer_disable(struct perf_event *event)
  * @event:	the event; those that were inherited from it are enabled with it
  *
  * Context: Any, while nobody else disables it: ctx->mutex held, or ctx->lock by its own
- * task that enables it in an execve().
+ * task that enables it in an execve(). One that was inherited may be enabled so while the
+ * other is disabled, and then either may be the last.
  */
 void perf_defer_enable(struct perf_event *event)
 {
+	/* One of those that were inherited takes records again. */
+	event = event->parent ?: event;
 	if (READ_ONCE(event->defer_ended))
 		WRITE_ONCE(event->defer_ended, false);
 }
@@ -1523,11 +1553,11 @@ static void perf_defer_end_turn(struct perf_defer_drain *drain)
 	drain->turn = false;
 }
 
-static bool perf_defer_same_tid(const struct perf_defer_ids *ids,
+static bool perf_defer_same_tid(const struct perf_defer_origin *origin,
 				struct task_struct *task)
 {
 	guard(rcu)();
-	return task_pid(task) == ids->tid;
+	return task_pid(task) == origin->tid;
 }
 
 /* Is this the stack that @task waits for? */
@@ -1566,11 +1596,11 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 {
 	struct perf_event *event = drain->event;
 	struct perf_defer_session *session = event->defer;
-	struct perf_defer_ids ids;
+	struct perf_defer_origin origin;
 	struct perf_defer_output output = {
 		.session = session,
 		.event	= event,
-		.ids	= &ids,
+		.origin	= &origin,
 		.trace	= trace,
 	};
 	/* Without memory for it the stack is an empty one. */
@@ -1586,7 +1616,7 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 	if (!perf_defer_may_show(event, task))
 		return -EACCES;
 
-	if (!perf_defer_get_ids(&ids, task))
+	if (!perf_defer_get_origin(&origin, task))
 		goto out;
 
 	ret = unwind_deferred_remote(&session->client->work, task, trace, max, false,
@@ -1609,7 +1639,7 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 	 * Between the first looks and the walk the task may have run, changed its
 	 * number, and got more rights; since the walk it makes no difference.
 	 */
-	if (!perf_defer_same_tid(&ids, task)) {
+	if (!perf_defer_same_tid(&origin, task)) {
 		err = -EAGAIN;
 		goto out;
 	}
@@ -1620,6 +1650,12 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 
 	if (!perf_defer_set_drained(session, output.record.cookie))
 		goto out;
+	/*
+	 * In this order: a sample from before that is older than the record, for one from
+	 * behind it there is another. And it is not behind what the task does when it
+	 * comes by, which is not waited for.
+	 */
+	perf_defer_set_time(&origin, event);
 	/*
 	 * It may have gone on since the walk. Pairs with the cmpxchg in
 	 * __unwind_take(): either the task is still seen to wait here, and finds the
@@ -1662,7 +1698,7 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 			atomic64_inc(&event->lost_samples);
 	}
 out:
-	perf_defer_put_ids(&ids);
+	perf_defer_put_origin(&origin);
 	return err;
 }
 
@@ -1896,7 +1932,7 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 		struct perf_defer_output output = {
 			.session = session,
 			.event	= event,
-			.ids	= &left->ids,
+			.origin	= &left->origin,
 			.trace	= &trace,
 			.careful = others,
 			.record	= { .cookie = left->cookie },

@@ -540,6 +540,95 @@ TEST_F_TIMEOUT(sessions, shares_later, 120)
 }
 
 /*
+ * Two share a slot. The one has asked for the stack of a task in its fork(), the other one
+ * asks for the child's, which is no concern of the first.
+ */
+struct forks {
+	struct ut_stack	fork, ppid;
+	pid_t		child;
+	int		go[2];
+	int		ready, samples;
+	bool		same;
+};
+
+static void fork_and_ask(void *arg)
+{
+	struct forks *f = arg;
+	pid_t pid = ut_syscall0(&f->fork, __NR_fork);
+
+	if (!pid) {
+		ut_syscall0(&f->ppid, __NR_getppid);
+		_exit(0);
+	}
+	f->child = pid;
+	waitpid(pid, NULL, 0);
+}
+
+static void ladder_fork_and_ask(void *arg)
+{
+	ut_ladder(5, fork_and_ask, arg);
+}
+
+static void watch_child(void *arg)
+{
+	struct forks *f = arg;
+	struct ut_opts opts = { .pid = -1, .per_cpu = true };
+	struct ut_session s;
+	char byte;
+
+	if (ut_open(&s, &opts) || ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid") < 0 ||
+	    ut_enable(&s)) {
+		f->ready = -1;
+		return;
+	}
+	f->ready = 1;
+	if (ut_read_all(f->go[0], &byte, 1) || ut_drain(&s))
+		return;
+	f->samples = ut_count_samples(&s, 0, f->child);
+	f->same = ut_stack_is(&s, ut_sample(&s, 0, f->child, 0), &f->ppid);
+}
+
+TEST_F_TIMEOUT(sessions, shares_with_the_parent, 120)
+{
+	struct ut_opts opts = { .pid = -1, .per_cpu = true };
+	struct forks *f = ut_shared(sizeof(*f));
+	struct ut_child c, watcher;
+	struct ut_session s;
+	int i;
+
+	ASSERT_NE(NULL, f);
+	ASSERT_EQ(0, pipe(f->go));
+	for (i = 0; i < CROWD; i++) {
+		self->p[i] = (struct profiler){ .t = self->t, .crowd = true,
+						.tp = "sys_enter_getppid" };
+		ASSERT_EQ(0, start(&self->p[i], &self->pc[i])) TH_LOG("profiler %d", i);
+	}
+	ASSERT_EQ(0, ut_fork(&c, ladder_fork_and_ask, f));
+	ASSERT_EQ(0, ut_open(&s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_fork"));
+	ASSERT_EQ(0, ut_enable(&s));
+	ASSERT_EQ(0, ut_fork(&watcher, watch_child, f));
+	ASSERT_EQ(0, ut_go(&watcher));
+	while (!UT_READ(f->ready))
+		usleep(1000);
+	ASSERT_EQ(1, f->ready);
+	ASSERT_EQ(0, ut_go(&c));
+	ASSERT_EQ(0, ut_wait(&c));
+	ut_disable(&s);
+	ASSERT_EQ(0, ut_drain(&s));
+	ASSERT_EQ(0, ut_write_all(f->go[1], "g", 1));
+	ASSERT_EQ(0, ut_wait(&watcher));
+	EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, 0, c.pid, 0), &f->fork));
+	EXPECT_EQ(1, f->samples);
+	EXPECT_TRUE(f->same);
+	ASSERT_LT(0, f->child);
+	EXPECT_EQ(0, ut_count(&s, UT_RECORD_CALLCHAIN_DEFERRED, f->child));
+	ut_close(&s);
+	for (i = 0; i < CROWD; i++)
+		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
+}
+
+/*
  * One asks for a stack that has been handed out, to another one with which it shares a
  * slot: in the failing execve() of a file that is no program. What that one asks for next
  * is not for it.

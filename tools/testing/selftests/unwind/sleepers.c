@@ -1373,6 +1373,58 @@ TEST_F(at_the_end, runs_on)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/*
+ * Killed while who disables the event waits for it: what that one writes is from before its
+ * end, by the times of both. The end is told to another event.
+ */
+static void *kill_soon(void *arg)
+{
+	pid_t *pid = arg;
+
+	usleep(10000);
+	kill(*pid, SIGKILL);
+	return NULL;
+}
+
+TEST_F(at_the_end, killed_meanwhile)
+{
+	struct ut_opts opts = { .sideband = true, .no_output = true };
+	struct ut_rec *sample, *record, *end = NULL;
+	struct ut_session others;
+	pthread_t id;
+	size_t i;
+
+	memset(&others, 0, sizeof(others));
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_run_on, self->sh));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&others, &opts));
+	ASSERT_EQ(0, ut_enable(&others));
+	ASSERT_EQ(0, watch(&self->s, self->c.pid, "sys_enter_readv"));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	usleep(50000);
+	ASSERT_EQ(0, pthread_create(&id, NULL, kill_soon, &self->c.pid));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, pthread_join(id, NULL));
+	ASSERT_EQ(SIGKILL, ut_wait(&self->c));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_drain(&others));
+	for (i = 0; i < others.nr_recs; i++) {
+		if (others.rec[i].type == PERF_RECORD_EXIT && others.rec[i].tid == self->c.pid)
+			end = &others.rec[i];
+	}
+	ASSERT_NE(NULL, end);
+	sample = ut_sample(&self->s, 0, self->c.pid, 0);
+	EXPECT_TRUE(ut_stack_is(&self->s, sample, &self->sh->st));
+	record = ut_record_of(&self->s, self->c.pid, sample->cookie);
+	ASSERT_NE(NULL, record);
+	EXPECT_LT(sample->time, record->time);
+	EXPECT_LT(record->time, end->time);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+	self->c.pid = 0;
+	ut_close(&others);
+}
+
 static int move_to(int cpu)
 {
 	cpu_set_t set;
@@ -2482,6 +2534,81 @@ TEST_F(at_the_end, groups_full_of_inherited)
 	EXPECT_EQ(0, kill(pid, SIGKILL));
 	for (i = 0; i < self->s.nr_rings; i++)
 		close(member[i]);
+}
+
+/*
+ * There is no room, and another event that has never been enabled: its task is dead, one
+ * that has inherited it is asleep. It does not take the stack, which is counted as lost.
+ */
+static void orphan_asleep(void *arg)
+{
+	alarm(60);
+	fall_asleep(arg);
+}
+
+static void leave_one_asleep(void *arg)
+{
+	leave(orphan_asleep, arg);
+}
+
+static void calls_and_pauses(void *arg)
+{
+	int i;
+
+	for (i = 0; i < 200; i++)
+		syscall(__NR_getppid);
+	fall_asleep(arg);
+}
+
+static void ladder_calls_and_pauses(void *arg)
+{
+	ut_ladder(6, calls_and_pauses, arg);
+}
+
+TEST_F(at_the_end, beside_one_never_enabled)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.size		= UT_ATTR_SIZE,
+		.config		= PERF_COUNT_SW_DUMMY,
+		.disabled	= 1,
+		.inherit	= 1,
+	};
+	struct ut_opts opts = { .pages = 1 };
+	struct shared *sh = ut_shared(sizeof(*sh));
+	__u64 samples, before, after;
+	int fd, cpus[UT_MAX_CPUS];
+	struct ut_child leaves;
+
+	ASSERT_NE(NULL, sh);
+	ASSERT_LE(1, ut_online_cpus(cpus, UT_MAX_CPUS));
+	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
+	sh->how = PAUSE;
+	self->sh->how = PAUSE;
+	ASSERT_EQ(0, ut_fork(&leaves, leave_one_asleep, sh));
+	fd = ut_perf_open(&attr, leaves.pid, cpus[0], -1, 0);
+	ASSERT_LE(0, fd);
+	ASSERT_NE(MAP_FAILED, mmap(NULL, 2 * sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
+				   MAP_SHARED, fd, 0));
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_calls_and_pauses, self->sh));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&leaves));
+	wait_called(sh);
+	ASSERT_EQ(0, ut_wait(&leaves));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ut_lost(&self->s, &samples, &before));
+	ASSERT_LE(100, before);
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_lost(&self->s, &samples, &after));
+	EXPECT_EQ(before + 1, after);
+	kill(sh->tid, SIGKILL);
+	close(fd);
 }
 
 /*
