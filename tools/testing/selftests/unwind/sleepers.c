@@ -2611,10 +2611,6 @@ TEST_F(at_the_end, beside_one_never_enabled)
 	close(fd);
 }
 
-/*
- * Two threads each disable an event at the same time, again and again. The buffer of
- * the one is full, that of the other has room, whoever is first.
- */
 static void calls_and_sleeps(void *arg)
 {
 	struct shared *sh = arg;
@@ -2629,6 +2625,102 @@ static void ladder_calls_and_sleeps(void *arg)
 	ut_ladder(6, calls_and_sleeps, arg);
 }
 
+/* Is that record in a buffer of one page, of which it does not matter where it begins? */
+static bool has_record(const void *base, __u64 cookie)
+{
+	size_t i, nr = sysconf(_SC_PAGESIZE) / sizeof(__u64);
+	const __u64 *words = base + sysconf(_SC_PAGESIZE);
+	const struct perf_event_header *header;
+
+	for (i = 0; i < nr; i++) {
+		header = (const void *)&words[i];
+		if (header->type == UT_RECORD_CALLCHAIN_DEFERRED &&
+		    header->misc == PERF_RECORD_MISC_USER && words[(i + 1) % nr] == cookie)
+			return true;
+	}
+	return false;
+}
+
+/* More than a page has room for */
+#define RECORDS	60
+
+/*
+ * A buffer that overwrites itself always has room, also at its end: the event that is
+ * disabled first takes each stack, and leaves none to the other.
+ */
+static void overwritten(struct __test_metadata *_metadata, struct ut_session *s,
+			struct ut_child *c, struct shared *sh, bool backward)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.size		= UT_ATTR_SIZE,
+		.config		= PERF_COUNT_SW_DUMMY,
+		.sample_type	= UT_SAMPLE_TYPE,
+		.sample_id_all	= 1,
+	};
+	struct ut_opts opts = { .no_output = true };
+	long size = 2 * sysconf(_SC_PAGESIZE);
+	void *taken, *left;
+	int first, other, i;
+	__u64 before = 0;
+
+	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
+	ASSERT_EQ(0, ut_fork(c, ladder_calls_and_sleeps, sh));
+	other = ut_perf_open(&attr, c->pid, -1, -1, 0);
+	attr.write_backward = backward;
+	first = ut_perf_open(&attr, c->pid, -1, -1, 0);
+	ASSERT_LE(0, first);
+	ASSERT_LE(0, other);
+	taken = mmap(NULL, size, PROT_READ, MAP_SHARED, first, 0);
+	left = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, other, 0);
+	ASSERT_NE(MAP_FAILED, taken);
+	ASSERT_NE(MAP_FAILED, left);
+	opts.pid = c->pid;
+	ASSERT_EQ(0, ut_open(s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(s, "syscalls", "sys_enter_read"));
+	ASSERT_EQ(0, ut_enable(s));
+	ASSERT_EQ(0, ut_go(c));
+	wait_called(sh);
+	for (i = 0; i < RECORDS; i++) {
+		struct ut_rec *r;
+
+		/* It has been in each sleep once. */
+		do {
+			ASSERT_TRUE(ut_wait_state(c->pid, "S"));
+			ASSERT_EQ(0, ut_drain(s));
+			r = ut_sample(s, 0, c->pid, i);
+		} while (!r);
+		ASSERT_TRUE(ut_wait_state(c->pid, "S"));
+		ASSERT_NE(0, r->cookie);
+		ASSERT_NE(before, r->cookie);
+		before = r->cookie;
+		ASSERT_EQ(0, ioctl(first, PERF_EVENT_IOC_DISABLE, 0));
+		ASSERT_TRUE(has_record(taken, r->cookie)) TH_LOG("round %d", i);
+		ASSERT_FALSE(has_record(left, r->cookie)) TH_LOG("round %d", i);
+		ASSERT_EQ(0, ioctl(first, PERF_EVENT_IOC_ENABLE, 0));
+		ASSERT_EQ(1, write(sh->pipe[1], "x", 1));
+	}
+	EXPECT_FALSE(has_record(taken, ut_sample(s, 0, c->pid, 0)->cookie));
+	munmap(taken, size);
+	munmap(left, size);
+	close(first);
+	close(other);
+}
+
+TEST_F(at_the_end, overwritten)
+{
+	overwritten(_metadata, &self->s, &self->c, self->sh, false);
+}
+
+TEST_F(at_the_end, overwritten_backward)
+{
+	overwritten(_metadata, &self->s, &self->c, self->sh, true);
+}
+
+/*
+ * Two threads each disable an event at the same time, again and again. The buffer of
+ * the one is full, that of the other has room, whoever is first.
+ */
 struct disabler {
 	pthread_barrier_t	*barrier;
 	struct ut_session	*s;
