@@ -591,7 +591,7 @@ static long now_us(void)
  * The stack of a task that comes out just then is lost, with nothing to keep it in, and
  * counted as that.
  */
-TEST_F_TIMEOUT(session, comes_out, 240)
+TEST_F_TIMEOUT(session, comes_out, 600)
 {
 	struct shared *sh = ut_shared(sizeof(*sh));
 	const unsigned int megabyte = 1 << 20;
