@@ -181,16 +181,12 @@ static bool can_defer(void)
 	return can;
 }
 
-/**
- * evlist__may_defer - will user callchains of some event be deferred?
- * @evlist: events that are not configured yet
- * @param: the callgraph parameters for those that have none of their own
- *
- * Return: false when none will ask for that, or the kernel does not know it; true
- * also for some that will not, as terms of theirs are looked at no closer than for
- * callchains.
+/*
+ * Will user callchains of some event be deferred? The events are not configured yet.
+ * False when none will ask for that, or the kernel does not know it; true also for
+ * some that will not, as terms of theirs are looked at no closer than for callchains.
  */
-bool evlist__may_defer(struct evlist *evlist, const struct callchain_param *param)
+static bool evlist__may_defer(struct evlist *evlist, const struct callchain_param *param)
 {
 	struct evsel_config_term *term;
 	struct evsel *evsel;
@@ -200,11 +196,87 @@ bool evlist__may_defer(struct evlist *evlist, const struct callchain_param *para
 
 	evlist__for_each_entry(evlist, evsel) {
 		term = evsel__get_config_term(evsel, CALLGRAPH);
-		if ((term && strcmp(term->val.str, "no")) ||
-		    evsel__get_config_term(evsel, MAX_STACK))
+		if (term ? strcmp(term->val.str, "no") :
+		    evsel__get_config_term(evsel, MAX_STACK) &&
+		    param->defer != CALLCHAIN_DEFER_NO)
 			return can_defer();
 	}
 	return false;
+}
+
+/* What the events that defer have, and the one that gets their callchains has to have */
+struct defer_needs {
+	bool		inherit;
+	bool		forward;	/* a buffer that is not overwritten */
+	unsigned int	max_stack;
+};
+
+/* Of a callchain, if nothing else is said, or of a record, where it is cut as well */
+static unsigned int evsel__max_stack(const struct evsel *evsel)
+{
+	return evsel->core.attr.sample_max_stack ?: (unsigned int)sysctl__max_stack();
+}
+
+static void defer_needs__add(struct defer_needs *needs, const struct evsel *evsel)
+{
+	needs->inherit |= evsel->core.attr.inherit;
+	needs->forward |= !evsel->core.attr.write_backward;
+	needs->max_stack = max(needs->max_stack, evsel__max_stack(evsel));
+}
+
+/* What the event will have when its terms are applied */
+static struct defer_needs evsel__foresee(struct evsel *evsel, const struct record_opts *opts)
+{
+	const struct evsel_config_term *inherit = evsel__get_config_term(evsel, INHERIT);
+	const struct evsel_config_term *overwrite = evsel__get_config_term(evsel, OVERWRITE);
+	const struct evsel_config_term *max_stack = evsel__get_config_term(evsel, MAX_STACK);
+
+	return (struct defer_needs) {
+		.inherit   = inherit ? inherit->val.inherit : !opts->no_inherit,
+		.forward   = overwrite ? !overwrite->val.overwrite : !opts->overwrite,
+		.max_stack = max_stack ? max_stack->val.max_stack : sysctl__max_stack(),
+	};
+}
+
+/* Is there an event that can get the callchains of all, see evsel__can_output()? */
+static bool evlist__foresees_output(struct evlist *evlist, const struct record_opts *opts)
+{
+	struct defer_needs needs = {}, has;
+	struct evsel *evsel;
+
+	evlist__for_each_entry(evlist, evsel) {
+		has = evsel__foresee(evsel, opts);
+		needs.inherit |= has.inherit;
+		needs.forward |= has.forward;
+		needs.max_stack = max(needs.max_stack, has.max_stack);
+	}
+
+	evlist__for_each_entry(evlist, evsel) {
+		has = evsel__foresee(evsel, opts);
+		if (evsel__is_group_leader(evsel) && has.inherit >= needs.inherit &&
+		    has.forward >= needs.forward && has.max_stack >= needs.max_stack)
+			return true;
+	}
+	return false;
+}
+
+/**
+ * evlist__wants_output_event - do deferred callchains need an event of their own?
+ * @evlist: events that are not configured yet
+ * @opts: what was asked for
+ * @param: the callgraph parameters for those that have none of their own
+ *
+ * They do where the event that gets them can be switched off alone, and where it
+ * would cut them, not be inherited or be overwritten, unlike one whose they are.
+ *
+ * Return: false also when no callchains will be deferred, or the kernel does not know
+ * that.
+ */
+bool evlist__wants_output_event(struct evlist *evlist, const struct record_opts *opts,
+				const struct callchain_param *param)
+{
+	return (opts->ctl_fd >= 0 || !evlist__foresees_output(evlist, opts)) &&
+	       evlist__may_defer(evlist, param);
 }
 
 static bool evsel__can_defer_callchain(struct evsel *evsel)
@@ -232,26 +304,6 @@ static bool evsel__is_on_all_cpus(const struct evsel *evsel)
 	perf_cpu_map__put(online);
 
 	return ret;
-}
-
-/* What the events that defer have, and the one that gets their callchains has to have */
-struct defer_needs {
-	bool		inherit;
-	bool		forward;	/* a buffer that is not overwritten */
-	unsigned int	max_stack;
-};
-
-/* Of a callchain, if nothing else is said, or of a record, where it is cut as well */
-static unsigned int evsel__max_stack(const struct evsel *evsel)
-{
-	return evsel->core.attr.sample_max_stack ?: (unsigned int)sysctl__max_stack();
-}
-
-static void defer_needs__add(struct defer_needs *needs, const struct evsel *evsel)
-{
-	needs->inherit |= evsel->core.attr.inherit;
-	needs->forward |= !evsel->core.attr.write_backward;
-	needs->max_stack = max(needs->max_stack, evsel__max_stack(evsel));
 }
 
 /*

@@ -20,7 +20,8 @@ int callchain_param__parse_defer_word(const char *word, enum callchain_defer_mod
 char *callchain_param__split_defer(const char *arg, enum callchain_defer_mode *defer);
 int callchain_param__apply_defer(struct callchain_param *param, enum callchain_defer_mode defer);
 
-bool evlist__may_defer(struct evlist *evlist, const struct callchain_param *param);
+bool evlist__wants_output_event(struct evlist *evlist, const struct record_opts *opts,
+				const struct callchain_param *param);
 void evsel__config_defer_callchain(struct evsel *evsel, const struct callchain_param *param);
 void evlist__config_defer_output(struct evlist *evlist, const struct record_opts *opts);
 

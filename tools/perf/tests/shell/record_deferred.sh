@@ -173,6 +173,11 @@ test_words()
 			check_messages "--call-graph $words is refused" "^callchain: $said$" 1
 		fi
 	done
+	# Of one event it is said, and the event has what the others have, as for all that
+	# is wrong there
+	record -e "cpu-clock/call-graph='dwarf,defer'/" -- true || return 0
+	check_messages "call-graph='dwarf,defer' of an event" \
+		"^callchain: 'defer' goes with --call-graph fp only, not with dwarf$" 1
 }
 
 # No event is on all CPUs, to get the callchains: to be said to whoever asks for them
@@ -200,23 +205,29 @@ test_one_cpu()
 	check_messages "One CPU, side-band event on all" "$said" 0
 }
 
-# Nor to cut the callchains of others: that is what is said, not that it is not everywhere
-test_smaller_stack()
+# A leader that would cut the callchains of others, or lose them, does not get them, and
+# who cannot be disabled without it cannot either: there is an event of their own.
+test_leader()
 {
-	local said
+	local term
 
-	said="^WARNING: The side-band event has a smaller max-stack than another one,"
-	said="$said recording user callchains without deferral\.$"
-
-	record --call-graph fp,defer -e "{page-faults/max-stack=4/,context-switches}" -- true ||
+	for term in max-stack=4 overwrite; do
+		record --call-graph fp,defer -e "{page-faults/$term/,context-switches}" -- true ||
+			return 0
+		check_bits "A leader with $term" 110 001
+		check_messages "A leader with $term, no warning" "WARNING" 0
+	done
+	record -g -e "{page-faults/max-stack=4/,context-switches/max-stack=2/}" -- true ||
 		return 0
-	check_messages "A smaller max-stack, asked for by name" "$said" 1
-	check_messages "A smaller max-stack, asked for by name, nothing else" "WARNING" 1
-	check_bits "A smaller max-stack" 00 00
-	# The other one gets them all
+	check_bits "A leader with more than the others" 11 10
+	# Another leader gets them all
 	record --call-graph fp,defer -e page-faults/max-stack=4/,context-switches -- true ||
 		return 0
+	check_bits "A smaller max-stack of one that is not alone" 11 01
 	check_messages "A smaller max-stack of one that is not alone" "WARNING" 0
+	record --call-graph fp,nodefer -e "{page-faults/max-stack=4/,context-switches}" -- true ||
+		return 0
+	check_bits "A leader with a smaller max-stack, forbidden" 00 00
 }
 
 # attributes OUTPUT ARGS: all attributes of each event, recorded into a file or a pipe
@@ -225,7 +236,7 @@ attributes()
 	local output=$1
 
 	shift
-	perf record -o "$output" -e cpu-clock,task-clock "$@" -- true \
+	perf record -o "$output" -e "$events" "$@" -- true \
 		9<> "$dir/control" > "$dir/pipe.data" 2> "$log" || {
 		cat "$log"
 		echo "perf record $* failed"
@@ -238,7 +249,7 @@ attributes()
 # same_attributes NAME ARGS: recorded by default as where deferral is forbidden
 same_attributes()
 {
-	local name=$1 output form
+	local name=$1 output form events=${events:-cpu-clock,task-clock}
 
 	shift
 	[ -p "$dir/control" ] || mkfifo "$dir/control"
@@ -275,6 +286,11 @@ test_fallback()
 	check_messages "Warning when asked for by name" "^WARNING: .* no deferred user callchains" 1
 	check_bits "Recorded as before, asked for by name" 00 00
 
+	printf '[call-graph]\n\trecord-mode = fp,defer\n' > "$dir/config"
+	PERF_CONFIG=$dir/config record -g -e cpu-clock,task-clock -- true || return 0
+	check_messages "Warning when asked for by name in the configuration" \
+		"^WARNING: .* no deferred user callchains" 1
+
 	record -vv --call-graph fp,nodefer -e cpu-clock,task-clock -- true || return 0
 	check_messages "Not tried when forbidden" "defer_\|switching off deferred" 0
 
@@ -283,6 +299,8 @@ test_fallback()
 	same_attributes "Attributes, per thread" --per-thread -g
 	same_attributes "Attributes, --control" -g --control fd:9
 	same_attributes "Attributes, per thread, --control" --per-thread -g --control fd:9
+	events='{page-faults/max-stack=4/,context-switches}' \
+		same_attributes "Attributes, a leader with a smaller max-stack" -g
 }
 
 # live WORDS: perf top and perf trace with callchains, messages and all in $log
@@ -360,6 +378,13 @@ test_attributes()
 	check_bits "Kernel callchains only" 0 0
 	record -g --user-callchains -e cpu-clock -- true || return 0
 	check_bits "User callchains only" 1 1
+
+	# perf test reads no configuration, so that -g alone has none to say otherwise
+	printf '[call-graph]\n\trecord-mode = fp,nodefer\n' > "$dir/config"
+	PERF_CONFIG=$dir/config record -g -e cpu-clock -- true || return 0
+	check_bits "Forbidden by the configuration" 0 0
+	PERF_CONFIG=$dir/config record --call-graph fp,defer -e cpu-clock -- true || return 0
+	check_bits "Forbidden by the configuration, asked for by name" 1 1
 }
 
 # mode NAME ARGS: record the naps with that option
@@ -475,7 +500,7 @@ if grep -q "switching off deferred callchain support" "$log"; then
 		err=2
 	fi
 else
-	test_smaller_stack
+	test_leader
 	test_attributes
 	test_modes
 	test_sleepers
