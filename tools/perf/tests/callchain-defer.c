@@ -50,6 +50,8 @@ struct gen {
 	/* to be read without the ordered queue */
 	bool	unordered;
 	u16	max_stack;
+	/* after each sample, how much of a file is mapped; NULL: as the reader does it */
+	const u64 *mapped;
 	/* how many of them have an event, and whose event is to be written: 0 is the host */
 	int	machines;
 	int	machine;
@@ -62,10 +64,13 @@ struct seen {
 	char	comm[16];
 	u64	nr;
 	u64	ips[MAX_IPS];
+	u64	last;
 };
 
 struct reader_tool {
 	struct perf_tool	tool;
+	struct perf_session	*session;
+	const struct gen	*gen;
 	struct seen		seen[MAX_SEEN];
 	int			nr;
 	/* how many samples it had seen after each round */
@@ -333,6 +338,21 @@ static void gen_finish(struct gen *gen)
 	gen->len = end;
 }
 
+static void map_part(struct reader_tool *rt, u64 len)
+{
+	static char part[sizeof(rt->gen->buf)];
+	struct callchain_defer_window win = {
+		.fd   = perf_data__fd(rt->session->data),
+		.addr = part,
+		.len  = len,
+	};
+
+	/* What is behind it is something else. */
+	memset(part, 0xff, sizeof(part));
+	memcpy(part, rt->gen->buf, len);
+	callchain_defer__set_window(perf_session__callchain_defer(rt->session), &win);
+}
+
 static int read_sample(const struct perf_tool *tool, union perf_event *event __maybe_unused,
 		       struct perf_sample *sample, struct evsel *evsel __maybe_unused,
 		       struct machine *machine)
@@ -350,7 +370,11 @@ static int read_sample(const struct perf_tool *tool, union perf_event *event __m
 	scnprintf(seen->comm, sizeof(seen->comm), "%s", thread__comm_str(thread) ?: "");
 	memcpy(seen->ips, sample->callchain->ips,
 	       min_t(u64, seen->nr, MAX_IPS) * sizeof(u64));
+	if (seen->nr)
+		seen->last = sample->callchain->ips[seen->nr - 1];
 	thread__put(thread);
+	if (rt->gen->mapped)
+		map_part(rt, rt->gen->mapped[rt->nr]);
 	rt->nr++;
 	return 0;
 }
@@ -403,6 +427,8 @@ static int read_back(struct gen *gen, struct reader_tool *rt, bool no_merge)
 		err = PTR_ERR(session);
 		goto out;
 	}
+	rt->session = session;
+	rt->gen = gen;
 	err = perf_session__process_events(session);
 	rt->stats = session->evlist->stats;
 	perf_session__delete(session);
@@ -1101,6 +1127,47 @@ static int test__max_stack(struct test_suite *test __maybe_unused, int subtest _
 	return TEST_OK;
 }
 
+/*
+ * Where one mapping does not take the whole file, as in a process of 32 bits, a record may
+ * go on behind it, begin there, or be of a part that was mapped before.
+ */
+static int mappings(void)
+{
+	u64 mapped[4] = {};
+	size_t at;
+
+	gen.max_stack = 700;
+	gen.mapped = mapped;
+	gen_start(&gen);
+	put_sample(&gen, PID + 1, 10, 5);
+	put_record(&gen, PID + 1, 11, 5, UIP, 3, 0, 0);
+	put_sample(&gen, PID + 1, 20, 6);
+	mapped[0] = gen.len + 100 * sizeof(u64);
+	/* longer than what is read at once */
+	put_record(&gen, PID + 1, 21, 6, UIP + 0x10000, 600, 0, 0);
+	put_sample(&gen, PID + 1, 30, 7);
+	mapped[1] = gen.len + sizeof(u32);
+	put_record(&gen, PID + 1, 31, 7, UIP + 0x20000, 3, 0, 0);
+	at = gen.len;
+	put_sample(&gen, PID + 1, 40, 8);
+	put_record(&gen, PID + 1, 41, 8, UIP + 0x30000, 3, 0, 0);
+	mapped[2] = at;
+	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 4);
+	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 0);
+	TEST_ASSERT_VAL("all of it", merged(0, 10, PID + 1, UIP, 3));
+	TEST_ASSERT_EQUAL("goes on behind it", (int)rt.seen[1].nr, 604);
+	TEST_ASSERT_VAL("its end", rt.seen[1].last == UIP + 0x10000 + 16 * 599);
+	TEST_ASSERT_VAL("begins at its end", merged(2, 30, PID + 1, UIP + 0x20000, 3));
+	TEST_ASSERT_VAL("begins behind it", merged(3, 40, PID + 1, UIP + 0x30000, 3));
+	return 0;
+}
+
+static int test__mappings(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return read_all_inputs(mappings);
+}
+
 #define MACHINES	6
 
 /*
@@ -1175,6 +1242,7 @@ static struct test_case tests__callchain_defer[] = {
 	TEST_CASE("malformed deferred callchains", malformed),
 	TEST_CASE("duplicate deferred callchains", duplicates),
 	TEST_CASE("deferred callchain depth", max_stack),
+	TEST_CASE("deferred callchains in parts of a file", mappings),
 	TEST_CASE("deferred callchains of several machines", machines),
 	{	.name = NULL, }
 };
