@@ -46,9 +46,9 @@
  * everything was read, for then the record is lost, and not when the wait exceeds
  * a time or the queue a size. When the latter happens one line says so. A sample
  * with user registers tells nothing: page faults and the tracepoints of system
- * calls have those in the middle of a kernel entry. A busy task is in a new kernel entry whenever the
- * queue is flushed, at a time up to which not everything was read yet: so of each
- * task an earlier entry is known too, for which that holds.
+ * calls have those in the middle of a kernel entry. A busy task is in a new kernel
+ * entry whenever the queue is flushed, at a time up to which not everything was read
+ * yet: so of each task an earlier entry is known too, for which that holds.
  *
  * Whichever way, a lookup or an insertion does not depend on how many others
  * wait.

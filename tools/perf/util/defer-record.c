@@ -181,24 +181,57 @@ static bool can_defer(void)
 	return can;
 }
 
-/*
- * Will user callchains of some event be deferred? The events are not configured yet.
- * False when none will ask for that, or the kernel does not know it; true also for
- * some that will not, as terms of theirs are looked at no closer than for callchains.
- */
+/* The number that is one of the words of a call-graph term, 0 without */
+static unsigned int words__number(const char *words)
+{
+	unsigned long number;
+	char *end;
+
+	for (;;) {
+		number = strtoul(words, &end, 0);
+		if (end != words && (*end == ',' || !*end))
+			return min(number, (unsigned long)USHRT_MAX);
+		words = strchr(words, ',');
+		if (!words)
+			return 0;
+		words++;
+	}
+}
+
+static bool words__have(const char *words, const char *word)
+{
+	size_t len = strlen(word);
+
+	while (strncmp(words, word, len) || (words[len] != ',' && words[len])) {
+		words = strchr(words, ',');
+		if (!words)
+			return false;
+		words++;
+	}
+	return true;
+}
+
+/* Will the user callchain of the event be deferred, when its terms are applied? */
+static bool evsel__may_defer(struct evsel *evsel, const struct callchain_param *param)
+{
+	const struct evsel_config_term *term = evsel__get_config_term(evsel, CALLGRAPH);
+
+	if (!term) {
+		if (evsel__get_config_term(evsel, MAX_STACK))
+			return param->defer != CALLCHAIN_DEFER_NO;
+		return callchain_param__may_defer(param);
+	}
+	return words__have(term->val.str, "fp") && !words__have(term->val.str, "nodefer") &&
+	       (param->defer != CALLCHAIN_DEFER_NO || words__have(term->val.str, "defer"));
+}
+
+/* And that of any of them, by a kernel that knows that? */
 static bool evlist__may_defer(struct evlist *evlist, const struct callchain_param *param)
 {
-	struct evsel_config_term *term;
 	struct evsel *evsel;
 
-	if (callchain_param__may_defer(param))
-		return can_defer();
-
 	evlist__for_each_entry(evlist, evsel) {
-		term = evsel__get_config_term(evsel, CALLGRAPH);
-		if (term ? strcmp(term->val.str, "no") :
-		    evsel__get_config_term(evsel, MAX_STACK) &&
-		    param->defer != CALLCHAIN_DEFER_NO)
+		if (evsel__may_defer(evsel, param))
 			return can_defer();
 	}
 	return false;
@@ -211,53 +244,81 @@ struct defer_needs {
 	unsigned int	max_stack;
 };
 
-/* Of a callchain, if nothing else is said, or of a record, where it is cut as well */
-static unsigned int evsel__max_stack(const struct evsel *evsel)
+static void defer_needs__add(struct defer_needs *needs, const struct defer_needs *more)
 {
-	return evsel->core.attr.sample_max_stack ?: (unsigned int)sysctl__max_stack();
+	needs->inherit |= more->inherit;
+	needs->forward |= more->forward;
+	needs->max_stack = max(needs->max_stack, more->max_stack);
 }
 
-static void defer_needs__add(struct defer_needs *needs, const struct evsel *evsel)
+static bool defer_needs__met(const struct defer_needs *needs, const struct defer_needs *has)
 {
-	needs->inherit |= evsel->core.attr.inherit;
-	needs->forward |= !evsel->core.attr.write_backward;
-	needs->max_stack = max(needs->max_stack, evsel__max_stack(evsel));
+	return has->inherit >= needs->inherit && has->forward >= needs->forward &&
+	       has->max_stack >= needs->max_stack;
 }
 
-/* What the event will have when its terms are applied */
-static struct defer_needs evsel__foresee(struct evsel *evsel, const struct record_opts *opts)
+/* What an event has without terms of its own; @max_stack if nothing else is said */
+static struct defer_needs opts__foresee(const struct record_opts *opts,
+					const struct callchain_param *param,
+					unsigned int max_stack)
 {
-	const struct evsel_config_term *inherit = evsel__get_config_term(evsel, INHERIT);
-	const struct evsel_config_term *overwrite = evsel__get_config_term(evsel, OVERWRITE);
-	const struct evsel_config_term *max_stack = evsel__get_config_term(evsel, MAX_STACK);
-
 	return (struct defer_needs) {
-		.inherit   = inherit ? inherit->val.inherit : !opts->no_inherit,
-		.forward   = overwrite ? !overwrite->val.overwrite : !opts->overwrite,
-		.max_stack = max_stack ? max_stack->val.max_stack : sysctl__max_stack(),
+		.inherit   = !opts->no_inherit,
+		.forward   = !opts->overwrite,
+		.max_stack = param->max_stack ?: max_stack,
 	};
 }
 
-/* Is there an event that can get the callchains of all, see evsel__can_output()? */
-static bool evlist__foresees_output(struct evlist *evlist, const struct record_opts *opts)
+static struct defer_needs evsel__foresee(struct evsel *evsel, const struct record_opts *opts,
+					 const struct callchain_param *param,
+					 unsigned int max_stack)
 {
+	struct defer_needs has = opts__foresee(opts, param, max_stack);
+	const struct evsel_config_term *term;
+
+	term = evsel__get_config_term(evsel, INHERIT);
+	if (term)
+		has.inherit = term->val.inherit;
+	term = evsel__get_config_term(evsel, OVERWRITE);
+	if (term)
+		has.forward = !term->val.overwrite;
+	term = evsel__get_config_term(evsel, MAX_STACK);
+	if (term)
+		has.max_stack = term->val.max_stack;
+	/* Of "dwarf" the number is another one, but it does not make a leader fit. */
+	term = evsel__get_config_term(evsel, CALLGRAPH);
+	if (term)
+		has.max_stack = words__number(term->val.str) ?: has.max_stack;
+	return has;
+}
+
+/*
+ * Is there an event that can get the callchains of all, see evsel__can_output()? True
+ * also when one of their own could not either.
+ */
+static bool evlist__foresees_output(struct evlist *evlist, const struct record_opts *opts,
+				    const struct callchain_param *param)
+{
+	unsigned int max_stack = sysctl__max_stack();
 	struct defer_needs needs = {}, has;
 	struct evsel *evsel;
 
 	evlist__for_each_entry(evlist, evsel) {
-		has = evsel__foresee(evsel, opts);
-		needs.inherit |= has.inherit;
-		needs.forward |= has.forward;
-		needs.max_stack = max(needs.max_stack, has.max_stack);
+		if (evsel__may_defer(evsel, param)) {
+			has = evsel__foresee(evsel, opts, param, max_stack);
+			defer_needs__add(&needs, &has);
+		}
 	}
 
 	evlist__for_each_entry(evlist, evsel) {
-		has = evsel__foresee(evsel, opts);
-		if (evsel__is_group_leader(evsel) && has.inherit >= needs.inherit &&
-		    has.forward >= needs.forward && has.max_stack >= needs.max_stack)
+		has = evsel__foresee(evsel, opts, param, max_stack);
+		if (evsel__is_group_leader(evsel) && defer_needs__met(&needs, &has))
 			return true;
 	}
-	return false;
+
+	has = opts__foresee(opts, param, max_stack);
+	has.max_stack = max_stack;
+	return !defer_needs__met(&needs, &has);
 }
 
 /**
@@ -275,8 +336,23 @@ static bool evlist__foresees_output(struct evlist *evlist, const struct record_o
 bool evlist__wants_output_event(struct evlist *evlist, const struct record_opts *opts,
 				const struct callchain_param *param)
 {
-	return (opts->ctl_fd >= 0 || !evlist__foresees_output(evlist, opts)) &&
-	       evlist__may_defer(evlist, param);
+	return evlist__may_defer(evlist, param) &&
+	       (opts->ctl_fd >= 0 || !evlist__foresees_output(evlist, opts, param));
+}
+
+/* Of a callchain, if nothing else is said, or of a record, where it is cut as well */
+static unsigned int evsel__max_stack(const struct evsel *evsel)
+{
+	return evsel->core.attr.sample_max_stack ?: (unsigned int)sysctl__max_stack();
+}
+
+static struct defer_needs evsel__needs(const struct evsel *evsel)
+{
+	return (struct defer_needs) {
+		.inherit   = evsel->core.attr.inherit,
+		.forward   = !evsel->core.attr.write_backward,
+		.max_stack = evsel__max_stack(evsel),
+	};
 }
 
 static bool evsel__can_defer_callchain(struct evsel *evsel)
@@ -312,12 +388,10 @@ static bool evsel__is_on_all_cpus(const struct evsel *evsel)
  */
 static bool evsel__can_output(struct evsel *evsel, const struct defer_needs *needs)
 {
-	const struct perf_event_attr *attr = &evsel->core.attr;
+	struct defer_needs has = evsel__needs(evsel);
 
 	return evsel__is_group_leader(evsel) && evsel__is_on_all_cpus(evsel) &&
-	       (attr->inherit || !needs->inherit) &&
-	       (!attr->write_backward || !needs->forward) &&
-	       evsel__max_stack(evsel) >= needs->max_stack;
+	       defer_needs__met(needs, &has);
 }
 
 /* Why not this one, which is the tracking event, and no other one, either? */
@@ -365,7 +439,7 @@ static void deferral_is_missing(void)
  */
 void evlist__config_defer_output(struct evlist *evlist, const struct record_opts *opts)
 {
-	struct defer_needs needs = {};
+	struct defer_needs needs = {}, more;
 	struct evsel *evsel, *output;
 	bool deferred = false;
 
@@ -378,7 +452,8 @@ void evlist__config_defer_output(struct evlist *evlist, const struct record_opts
 			evsel->core.attr.defer_callchain = 0;
 		if (evsel->core.attr.defer_callchain) {
 			deferred = true;
-			defer_needs__add(&needs, evsel);
+			more = evsel__needs(evsel);
+			defer_needs__add(&needs, &more);
 		}
 		evsel->core.attr.defer_output = 0;
 	}
@@ -387,6 +462,9 @@ void evlist__config_defer_output(struct evlist *evlist, const struct record_opts
 		return;
 
 	output = evsel__leader(evlist__get_tracking_event(evlist));
+	/* It has no callchains of its own, and the records of others are not to be cut. */
+	if (evsel__is_dummy_event(output) && evsel__max_stack(output) < needs.max_stack)
+		output->core.attr.sample_max_stack = needs.max_stack;
 	if (evsel__is_on_all_cpus(output) && !evsel__can_output(output, &needs)) {
 		/* It is the output of BPF programs, in perf trace, or was told so */
 		evlist__for_each_entry(evlist, evsel) {

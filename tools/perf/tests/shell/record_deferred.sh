@@ -211,12 +211,16 @@ test_leader()
 {
 	local term
 
-	for term in max-stack=4 overwrite; do
+	for term in max-stack=4 "call-graph='fp,4'" overwrite; do
 		record --call-graph fp,defer -e "{page-faults/$term/,context-switches}" -- true ||
 			return 0
 		check_bits "A leader with $term" 110 001
 		check_messages "A leader with $term, no warning" "WARNING" 0
 	done
+	record --call-graph fp,defer,8 -e "{page-faults,context-switches/max-stack=16/}" \
+		-- true || return 0
+	check_bits "A leader with less than another asks for" 110 001
+	check_messages "A leader with less than another asks for, no warning" "WARNING" 0
 	record -g -e "{page-faults/max-stack=4/,context-switches/max-stack=2/}" -- true ||
 		return 0
 	check_bits "A leader with more than the others" 11 10
@@ -228,6 +232,12 @@ test_leader()
 	record --call-graph fp,nodefer -e "{page-faults/max-stack=4/,context-switches}" -- true ||
 		return 0
 	check_bits "A leader with a smaller max-stack, forbidden" 00 00
+	record --call-graph fp,nodefer \
+		-e "{page-faults/call-graph=fp,max-stack=4/,context-switches}" -- true || return 0
+	check_bits "A leader with callchains of its own, forbidden" 00 00
+	record -g -e "{page-faults/max-stack=4/,context-switches/call-graph=no/}" -- true ||
+		return 0
+	check_bits "A leader of one without callchains" 10 10
 }
 
 # attributes OUTPUT ARGS: all attributes of each event, recorded into a file or a pipe
