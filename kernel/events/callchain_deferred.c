@@ -424,26 +424,39 @@ static bool perf_defer_is_drained(struct perf_defer_session *session, u64 cookie
 	return drained && !READ_ONCE(drained->again);
 }
 
-/* It is going to be written. False if that has been done already. */
-static bool perf_defer_set_drained(struct perf_defer_session *session, u64 cookie)
+/* It is going to be written, as of now. False if that has been done already. */
+static bool perf_defer_set_drained(struct perf_defer_session *session, u64 cookie,
+				   struct perf_event *event,
+				   struct perf_defer_origin *origin)
 {
-	struct perf_defer_drained *drained;
-	int err;
+	struct perf_defer_drained *drained, *before;
+	unsigned int again = 0;
+	int err = -ENOMEM;
 
 	drained = kzalloc(sizeof(*drained), GFP_KERNEL_ACCOUNT);
-	err = drained ? xa_insert(&session->drained, cookie, drained,
-				  GFP_KERNEL_ACCOUNT) : -ENOMEM;
+
+	xa_lock(&session->drained);
+	if (drained)
+		err = __xa_insert(&session->drained, cookie, drained, GFP_KERNEL_ACCOUNT);
+	if (err == -EBUSY) {
+		before = xa_load(&session->drained, cookie);
+		again = xchg(&before->again, 0);
+	}
+	/*
+	 * The record is not older than a sample that has not found the mark, which took
+	 * its time before it looked, see perf_defer_name_drained(). Nor is it younger
+	 * than what the task does when it has taken the mark away: that needs the lock.
+	 */
+	smp_mb();
+	perf_defer_set_time(origin, event);
+	xa_unlock(&session->drained);
+
 	if (likely(!err))
 		return true;
 
 	kfree(drained);
 	/* Without memory it may be written again, at each look until its task has come by. */
-	if (err != -EBUSY)
-		return true;
-
-	guard(rcu)();
-	drained = xa_load(&session->drained, cookie);
-	return drained && xchg(&drained->again, 0);
+	return err != -EBUSY || again;
 }
 
 /* It has not been written after all. False if its task has come by before. */
@@ -1455,11 +1468,13 @@ void perf_defer_disable(struct perf_event *event)
 
 /**
  * perf_defer_enable - an event is about to be enabled
- * @event:	the event; those that were inherited from it are enabled with it
+ * @event:	the event; those that were inherited from it are enabled with it, or it is
+ *		one of these, alone
  *
  * Context: Any, while nobody else disables it: ctx->mutex held, or ctx->lock by its own
- * task that enables it in an execve(). One that was inherited may be enabled so while the
- * other is disabled, and then either may be the last.
+ * task that enables it in an execve(). An inherited one may be enabled so while the event
+ * that it is from is disabled: then that may count as one that takes records until it is
+ * disabled again, and what it would have taken is not counted as lost.
  */
 void perf_defer_enable(struct perf_event *event)
 {
@@ -1648,14 +1663,8 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 		goto out;
 	}
 
-	if (!perf_defer_set_drained(session, output.record.cookie))
+	if (!perf_defer_set_drained(session, output.record.cookie, event, &origin))
 		goto out;
-	/*
-	 * In this order: a sample from before that is older than the record, for one from
-	 * behind it there is another. And it is not behind what the task does when it
-	 * comes by, which is not waited for.
-	 */
-	perf_defer_set_time(&origin, event);
 	/*
 	 * It may have gone on since the walk. Pairs with the cmpxchg in
 	 * __unwind_take(): either the task is still seen to wait here, and finds the

@@ -2536,10 +2536,6 @@ TEST_F(at_the_end, groups_full_of_inherited)
 		close(member[i]);
 }
 
-/*
- * There is no room, and another event that has never been enabled: its task is dead, one
- * that has inherited it is asleep. It does not take the stack, which is counted as lost.
- */
 static void orphan_asleep(void *arg)
 {
 	alarm(60);
@@ -2549,6 +2545,33 @@ static void orphan_asleep(void *arg)
 static void leave_one_asleep(void *arg)
 {
 	leave(orphan_asleep, arg);
+}
+
+static void orphan_execs(void *arg)
+{
+	execlp("sleep", "sleep", "60", NULL);
+	_exit(1);
+}
+
+static void leave_one_that_execs(void *arg)
+{
+	leave(orphan_execs, arg);
+}
+
+static void wait_execed(pid_t pid)
+{
+	char path[64], comm[16] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	while (strcmp(comm, "sleep\n")) {
+		usleep(1000);
+		f = fopen(path, "r");
+		if (f) {
+			fgets(comm, sizeof(comm), f);
+			fclose(f);
+		}
+	}
 }
 
 static void calls_and_pauses(void *arg)
@@ -2565,7 +2588,12 @@ static void ladder_calls_and_pauses(void *arg)
 	ut_ladder(6, calls_and_pauses, arg);
 }
 
-TEST_F(at_the_end, beside_one_never_enabled)
+/*
+ * There is no room, and another event, not enabled yet, whose task is dead; one that has
+ * inherited it lives, and enables it by an execve() or is asleep.
+ */
+static void beside_one_disabled(struct __test_metadata *_metadata, struct ut_session *s,
+				struct ut_child *c, struct shared *sleeps, bool execs)
 {
 	struct perf_event_attr attr = {
 		.type		= PERF_TYPE_SOFTWARE,
@@ -2573,9 +2601,11 @@ TEST_F(at_the_end, beside_one_never_enabled)
 		.config		= PERF_COUNT_SW_DUMMY,
 		.disabled	= 1,
 		.inherit	= 1,
+		.enable_on_exec	= 1,
 	};
 	struct ut_opts opts = { .pages = 1 };
 	struct shared *sh = ut_shared(sizeof(*sh));
+	struct perf_event_mmap_page *page;
 	__u64 samples, before, after;
 	int fd, cpus[UT_MAX_CPUS];
 	struct ut_child leaves;
@@ -2584,31 +2614,49 @@ TEST_F(at_the_end, beside_one_never_enabled)
 	ASSERT_LE(1, ut_online_cpus(cpus, UT_MAX_CPUS));
 	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
 	sh->how = PAUSE;
-	self->sh->how = PAUSE;
-	ASSERT_EQ(0, ut_fork(&leaves, leave_one_asleep, sh));
+	sleeps->how = PAUSE;
+	ASSERT_EQ(0, ut_fork(&leaves, execs ? leave_one_that_execs : leave_one_asleep, sh));
 	fd = ut_perf_open(&attr, leaves.pid, cpus[0], -1, 0);
 	ASSERT_LE(0, fd);
-	ASSERT_NE(MAP_FAILED, mmap(NULL, 2 * sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
-				   MAP_SHARED, fd, 0));
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_calls_and_pauses, self->sh));
-	opts.pid = self->c.pid;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
-	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"));
-	ASSERT_EQ(0, ut_enable(&self->s));
+	page = mmap(NULL, 2 * sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ASSERT_NE(MAP_FAILED, page);
+	ASSERT_EQ(0, ut_fork(c, ladder_calls_and_pauses, sleeps));
+	opts.pid = c->pid;
+	ASSERT_EQ(0, ut_open(s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(s, "syscalls", "sys_enter_getppid"));
+	ASSERT_LE(0, ut_add_tracepoint(s, "syscalls", "sys_enter_pause"));
+	ASSERT_EQ(0, ut_enable(s));
 	ASSERT_EQ(0, ut_go(&leaves));
-	wait_called(sh);
 	ASSERT_EQ(0, ut_wait(&leaves));
-	ASSERT_EQ(0, ut_go(&self->c));
-	wait_called(self->sh);
-	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
-	ASSERT_EQ(0, ut_lost(&self->s, &samples, &before));
+	if (execs)
+		wait_execed(sh->tid);
+	else
+		wait_called(sh);
+	ASSERT_EQ(0, ut_go(c));
+	wait_called(sleeps);
+	ASSERT_TRUE(ut_wait_state(c->pid, "S"));
+	ASSERT_EQ(0, ut_lost(s, &samples, &before));
 	ASSERT_LE(100, before);
-	ASSERT_EQ(0, ut_disable(&self->s));
-	ASSERT_EQ(0, ut_lost(&self->s, &samples, &after));
-	EXPECT_EQ(before + 1, after);
+	ASSERT_EQ(0, page->data_head);
+	ASSERT_EQ(0, ut_disable(s));
+	ASSERT_EQ(0, ut_lost(s, &samples, &after));
+	EXPECT_EQ(before + !execs, after);
+	ASSERT_EQ(0, ioctl(fd, PERF_EVENT_IOC_DISABLE, 0));
+	EXPECT_EQ(execs, UT_READ(page->data_head) > 0);
 	kill(sh->tid, SIGKILL);
 	close(fd);
+}
+
+/* It does not take the stack, which is counted as lost. */
+TEST_F(at_the_end, beside_one_never_enabled)
+{
+	beside_one_disabled(_metadata, &self->s, &self->c, self->sh, false);
+}
+
+/* It does, when it is disabled. */
+TEST_F(at_the_end, beside_one_enabled_by_exec)
+{
+	beside_one_disabled(_metadata, &self->s, &self->c, self->sh, true);
 }
 
 static void calls_and_sleeps(void *arg)
@@ -2685,11 +2733,13 @@ static void overwritten(struct __test_metadata *_metadata, struct ut_session *s,
 		struct ut_rec *r;
 
 		/* It has been in each sleep once. */
-		do {
-			ASSERT_TRUE(ut_wait_state(c->pid, "S"));
+		for (;;) {
 			ASSERT_EQ(0, ut_drain(s));
 			r = ut_sample(s, 0, c->pid, i);
-		} while (!r);
+			if (r)
+				break;
+			usleep(100);
+		}
 		ASSERT_TRUE(ut_wait_state(c->pid, "S"));
 		ASSERT_NE(0, r->cookie);
 		ASSERT_NE(before, r->cookie);
@@ -2707,12 +2757,12 @@ static void overwritten(struct __test_metadata *_metadata, struct ut_session *s,
 	close(other);
 }
 
-TEST_F(at_the_end, overwritten)
+TEST_F_TIMEOUT(at_the_end, overwritten, 120)
 {
 	overwritten(_metadata, &self->s, &self->c, self->sh, false);
 }
 
-TEST_F(at_the_end, overwritten_backward)
+TEST_F_TIMEOUT(at_the_end, overwritten_backward, 120)
 {
 	overwritten(_metadata, &self->s, &self->c, self->sh, true);
 }
