@@ -1947,6 +1947,7 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 			.record	= { .cookie = left->cookie },
 		};
 
+		list_del(&left->node);
 		/* In this order: with other credentials it may be shown, but not this. */
 		keep = perf_defer_may_show(event, left->task) &&
 		       ((left->dumpable && perf_defer_same_cred(left)) ||
@@ -1960,7 +1961,7 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 		if (keep) {
 			/* Who has a turn has not been here: it waits for @drain. */
 			raw_spin_lock_irq(&session->lock);
-			list_move_tail(&left->node, &session->left);
+			list_add_tail(&left->node, &session->left);
 			WRITE_ONCE(session->nr_left, session->nr_left + 1);
 			raw_spin_unlock_irq(&session->lock);
 			continue;

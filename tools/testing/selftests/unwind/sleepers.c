@@ -2673,10 +2673,10 @@ static void ladder_calls_and_sleeps(void *arg)
 	ut_ladder(6, calls_and_sleeps, arg);
 }
 
-/* Is that record in a buffer of one page, of which it does not matter where it begins? */
-static bool has_record(const void *base, __u64 cookie)
+/* Is that record in a buffer, of which it does not matter where it begins? */
+static bool has_record(const void *base, unsigned int pages, __u64 cookie)
 {
-	size_t i, nr = sysconf(_SC_PAGESIZE) / sizeof(__u64);
+	size_t i, nr = pages * sysconf(_SC_PAGESIZE) / sizeof(__u64);
 	const __u64 *words = base + sysconf(_SC_PAGESIZE);
 	const struct perf_event_header *header;
 
@@ -2745,12 +2745,12 @@ static void overwritten(struct __test_metadata *_metadata, struct ut_session *s,
 		ASSERT_NE(before, r->cookie);
 		before = r->cookie;
 		ASSERT_EQ(0, ioctl(first, PERF_EVENT_IOC_DISABLE, 0));
-		ASSERT_TRUE(has_record(taken, r->cookie)) TH_LOG("round %d", i);
-		ASSERT_FALSE(has_record(left, r->cookie)) TH_LOG("round %d", i);
+		ASSERT_TRUE(has_record(taken, 1, r->cookie)) TH_LOG("round %d", i);
+		ASSERT_FALSE(has_record(left, 1, r->cookie)) TH_LOG("round %d", i);
 		ASSERT_EQ(0, ioctl(first, PERF_EVENT_IOC_ENABLE, 0));
 		ASSERT_EQ(1, write(sh->pipe[1], "x", 1));
 	}
-	EXPECT_FALSE(has_record(taken, ut_sample(s, 0, c->pid, 0)->cookie));
+	EXPECT_FALSE(has_record(taken, 1, ut_sample(s, 0, c->pid, 0)->cookie));
 	munmap(taken, size);
 	munmap(left, size);
 	close(first);
@@ -2765,6 +2765,99 @@ TEST_F_TIMEOUT(at_the_end, overwritten, 120)
 TEST_F_TIMEOUT(at_the_end, overwritten_backward, 120)
 {
 	overwritten(_metadata, &self->s, &self->c, self->sh, true);
+}
+
+/*
+ * Tasks that are killed while two threads each disable an event. The buffer of the one has
+ * room for some of the stacks that they leave, the other one gets the rest, unless it was
+ * the first: what there is no room for then is counted as lost.
+ */
+#define LEAVE	5	/* a page has room for three */
+
+static void ladder_run_on_deep(void *arg)
+{
+	ut_ladder(120, run_on, arg);
+}
+
+static void *disable(void *arg)
+{
+	int *fd = arg;
+
+	return (void *)(long)ioctl(*fd, PERF_EVENT_IOC_DISABLE, 0);
+}
+
+TEST_F_TIMEOUT(at_the_end, left_to_two, 120)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.size		= UT_ATTR_SIZE,
+		.config		= PERF_COUNT_SW_DUMMY,
+		.sample_type	= UT_SAMPLE_TYPE,
+		.sample_id_all	= 1,
+		.read_format	= PERF_FORMAT_LOST,
+	};
+	struct ut_opts opts = { .pid = -1, .per_cpu = true, .no_output = true };
+	struct shared *sh = ut_shared(LEAVE * sizeof(*sh));
+	int fd[2], cpus[UT_MAX_CPUS], round, i, there;
+	__u64 lost, count[2];
+	struct ut_child c[LEAVE];
+	pthread_t id[2];
+	void *base[2];
+
+	ASSERT_NE(NULL, sh);
+	ASSERT_LE(1, ut_online_cpus(cpus, UT_MAX_CPUS));
+	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
+	for (round = 0; round < 5; round++) {
+		memset(sh, 0, LEAVE * sizeof(*sh));
+		for (i = 0; i < LEAVE; i++)
+			ASSERT_EQ(0, ut_fork(&c[i], ladder_run_on_deep, &sh[i]));
+		ASSERT_EQ(0, ut_open(&self->s, &opts));
+		ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_readv"));
+		for (i = 0; i < 2; i++) {
+			fd[i] = ut_perf_open(&attr, -1, cpus[0], -1, 0);
+			ASSERT_LE(0, fd[i]);
+			base[i] = mmap(NULL, (1 + (i ? 16 : 1)) * sysconf(_SC_PAGESIZE),
+				       PROT_READ | PROT_WRITE, MAP_SHARED, fd[i], 0);
+			ASSERT_NE(MAP_FAILED, base[i]);
+		}
+		ASSERT_EQ(0, ut_enable(&self->s));
+		for (i = 0; i < LEAVE; i++) {
+			ASSERT_EQ(0, ut_go(&c[i]));
+			wait_called(&sh[i]);
+		}
+		usleep(50000);
+		ut_disable(&self->s);
+		ASSERT_EQ(0, ut_drain(&self->s));
+
+		/* Who is running has 50 ms. */
+		ASSERT_EQ(0, pthread_create(&id[0], NULL, disable, &fd[0]));
+		usleep(2000);
+		ASSERT_EQ(0, pthread_create(&id[1], NULL, disable, &fd[1]));
+		usleep(5000);
+		for (i = 0; i < LEAVE; i++)
+			kill(c[i].pid, SIGKILL);
+		for (i = 0; i < 2; i++)
+			ASSERT_EQ(0, pthread_join(id[i], NULL));
+		for (i = 0, there = 0; i < LEAVE; i++) {
+			struct ut_rec *r = ut_sample(&self->s, 0, c[i].pid, 0);
+
+			EXPECT_EQ(SIGKILL, ut_wait(&c[i]));
+			ASSERT_NE(NULL, r);
+			there += has_record(base[0], 1, r->cookie) +
+				 has_record(base[1], 16, r->cookie);
+		}
+		for (i = 0, lost = 0; i < 2; i++) {
+			ASSERT_EQ(sizeof(count), read(fd[i], count, sizeof(count)));
+			lost += count[1];
+		}
+		EXPECT_EQ(LEAVE, there + lost) TH_LOG("%d records", there);
+		EXPECT_LE(3, there);
+		ut_close(&self->s);
+		for (i = 0; i < 2; i++) {
+			munmap(base[i], (1 + (i ? 16 : 1)) * sysconf(_SC_PAGESIZE));
+			close(fd[i]);
+		}
+	}
 }
 
 /*
