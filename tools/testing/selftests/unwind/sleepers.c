@@ -2574,20 +2574,6 @@ static void wait_execed(pid_t pid)
 	}
 }
 
-static void calls_and_pauses(void *arg)
-{
-	int i;
-
-	for (i = 0; i < 200; i++)
-		syscall(__NR_getppid);
-	fall_asleep(arg);
-}
-
-static void ladder_calls_and_pauses(void *arg)
-{
-	ut_ladder(6, calls_and_pauses, arg);
-}
-
 /*
  * There is no room, and another event, not enabled yet, whose task is dead; one that has
  * inherited it lives, and enables it by an execve() or is asleep.
@@ -2620,7 +2606,7 @@ static void beside_one_disabled(struct __test_metadata *_metadata, struct ut_ses
 	ASSERT_LE(0, fd);
 	page = mmap(NULL, 2 * sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	ASSERT_NE(MAP_FAILED, page);
-	ASSERT_EQ(0, ut_fork(c, ladder_calls_and_pauses, sleeps));
+	ASSERT_EQ(0, ut_fork(c, ladder_fill_and_sleep, sleeps));
 	opts.pid = c->pid;
 	ASSERT_EQ(0, ut_open(s, &opts));
 	ASSERT_LE(0, ut_add_tracepoint(s, "syscalls", "sys_enter_getppid"));
