@@ -446,6 +446,8 @@ static bool perf_defer_set_drained(struct perf_defer_session *session, u64 cooki
 	 * The record is not older than a sample that has not found the mark, which took
 	 * its time before it looked, see perf_defer_name_drained(). Nor is it younger
 	 * than what the task does when it has taken the mark away: that needs the lock.
+	 * The sample has no barrier between its time and its look for the mark: what is
+	 * moved there is less than by what the clocks of two CPUs may differ.
 	 */
 	smp_mb();
 	perf_defer_set_time(origin, event);
