@@ -56,9 +56,10 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 	--env PERF_EXEC_PATH=$(build)/linux-6.12/tools/perf $(ARGS)
 
 .PHONY: vm-run help demo check check-configs check-steps check-debug check-kcsan \
-	check-base check-mutants \
+	check-base check-64 check-mutants \
 	tree tree-add \
-	kernel kernel-base kernel-debug kernel-kcsan perf vm series refresh \
+	kernel kernel-base kernel-64 kernel-base-64 kernel-debug kernel-kcsan perf vm \
+	series refresh \
 	packages packages-tree packages-demo packages-check bench-kernel bench-perf fuzz clean
 .NOTPARALLEL:
 
@@ -79,6 +80,8 @@ help:
 	@echo '  make check-debug       of make check, what runs on kernel-debug'
 	@echo '  make check-kcsan       the kernel'"'"'s tests and the stress on kernel-kcsan'
 	@echo '  make check-base        of make check, what runs on the base'"'"'s own kernel'
+	@echo '  make check-64          the kernel'"'"'s tests on one without 32-bit programs, and what'
+	@echo '                         a system call takes there (kernel-64, kernel-base-64)'
 	@echo '  make check-mutants     takes one behaviour after the other out of the kernel: the'
 	@echo '                         kselftests must fail; scripts/mutants --list'
 	@echo '  make check-configs     of make check, W=1 and sparse in other configurations'
@@ -153,6 +156,14 @@ kernel-base: packages-demo
 	@scripts/tree --build $(build) --base-only
 	@scripts/build kernel-base
 
+# without 32-bit programs, for check-64
+kernel-64: packages-demo tree
+	@scripts/build $@
+
+kernel-base-64: packages-demo
+	@scripts/tree --build $(build) --base-only
+	@scripts/build $@
+
 # what checks itself, for the layers debug and stress, and for check-kcsan
 kernel-debug kernel-kcsan: packages-demo tree
 	@scripts/build $@
@@ -225,6 +236,9 @@ check-kcsan: packages-check
 
 check-base: packages-check
 	@LAYER=base scripts/check --build $(build) $(ARGS)
+
+check-64: packages-check
+	@LAYER=64 scripts/check --build $(build) $(ARGS)
 
 check-mutants: packages-check tree
 	@scripts/mutants --build $(build) --edit

@@ -22,8 +22,8 @@
  * waits, and after the callbacks until the task returns to user space.
  *
  * Nothing on the way through a system call is paid for that. The walk, or an
- * execve(), leaves a mark of the architecture, which shares a word with something
- * that every return to user space clears anyway. A request that finds nobody waiting
+ * execve(), leaves a mark of the architecture, in a word that every return to user
+ * space clears, or looks at, anyway. A request that finds nobody waiting
  * and the mark gone opens a new generation. The mark also lasts as long as the kernel
  * entry where task_work is run early and the flag that leads through the exit loop is
  * gone: KVM_RUN, io_uring.

@@ -852,22 +852,27 @@ struct deferred {
 
 static bool is_marked(void)
 {
-	return current_thread_info()->status & TS_UNWIND;
+	return arch_unwind_entry_marked();
 }
 
 /* The thread does not really return, so the test does what would be done then. */
 static void return_to_user(void)
 {
-	current_thread_info()->status &= ~(TS_UNWIND | TS_UNWIND_ASKED);
+	if (IS_ENABLED(CONFIG_COMPAT)) {
+		current_thread_info()->status &= ~(TS_UNWIND | TS_UNWIND_ASKED);
+	} else {
+		clear_thread_flag(TIF_UNWIND);
+		clear_thread_flag(TIF_UNWIND_ASKED);
+	}
 }
 
 static void set_marks(bool marked, bool asked)
 {
 	return_to_user();
 	if (marked)
-		current_thread_info()->status |= TS_UNWIND;
+		arch_unwind_entry_mark();
 	if (asked)
-		current_thread_info()->status |= TS_UNWIND_ASKED;
+		arch_unwind_entry_ask();
 }
 
 /* A ptrace stop, say, has changed them. */

@@ -140,44 +140,63 @@ arch_unwind_user_record(unsigned long fp, const unsigned int word,
 }
 
 /*
- * The mark that a kernel entry carries from the walk of its user stack to the
- * return to user space. It shares a word with TS_COMPAT, which
- * arch_exit_to_user_mode_prepare() clears on each and every return, so that
- * taking it back costs no instruction.
+ * Two marks that a kernel entry carries to the return to user space: of the walk of
+ * its user stack, and of a request whose walk has to be in the same entry. To take
+ * them back on each and every return must cost no instruction:
  *
- * Set in task context only, by one instruction as the other mark is.
+ *  - With COMPAT they share thread_info::status with TS_COMPAT, which
+ *    arch_exit_to_user_mode_prepare() clears whatever there is.
+ *
+ *  - Without, nothing is cleared there. They are among the flags of
+ *    thread_info::flags then, all of which are looked at there: arch_exit_work(),
+ *    where any is set, clears them. No flag leads through the exit loop for them.
+ *
+ * The mark of the walk is set in task context only, that of a request by interrupts,
+ * too, but not by NMIs. Either is set by one instruction, so that it does not matter
+ * whom an interrupt interrupts. Those that change other flags of status with
+ * interrupts on (execve(), the making of a 32-bit task's area for uprobes) are C,
+ * which compilers make one instruction of; if one did not, a mark that comes in
+ * between would be lost, and with it that one stack.
  */
+static __always_inline void arch_unwind_set_mark(const unsigned int status,
+						 const int flag)
+{
+	if (IS_ENABLED(CONFIG_COMPAT))
+		asm volatile("orl %[mark], %[status]"
+			     : [status] "+m" (current_thread_info()->status)
+			     : [mark] "i" (status));
+	else
+		set_thread_flag(flag);
+}
+
+static __always_inline bool
+arch_unwind_has_mark(struct task_struct *task, const unsigned int status, const int flag)
+{
+	if (IS_ENABLED(CONFIG_COMPAT))
+		return READ_ONCE(task_thread_info(task)->status) & status;
+	return test_tsk_thread_flag(task, flag);
+}
+
+/* The stack of this kernel entry has been walked. */
 static __always_inline void arch_unwind_entry_mark(void)
 {
-	asm volatile("orl %[mark], %[status]"
-		     : [status] "+m" (current_thread_info()->status)
-		     : [mark] "i" (TS_UNWIND));
+	arch_unwind_set_mark(TS_UNWIND, TIF_UNWIND);
 }
 
 static __always_inline bool arch_unwind_entry_marked(void)
 {
-	return READ_ONCE(current_thread_info()->status) & TS_UNWIND;
+	return arch_unwind_has_mark(current, TS_UNWIND, TIF_UNWIND);
 }
 
-/*
- * The mark of a request whose walk has to be in the same kernel entry.
- *
- * Set in task context and by interrupts, not by NMIs: here the word is changed by one
- * instruction, so that it does not matter whom an interrupt interrupts. Those that
- * change other flags of it with interrupts on (execve(), the making of a 32-bit
- * task's area for uprobes) are C, which compilers make one instruction of; if one did
- * not, a mark that comes in between would be lost, and with it that one stack.
- */
+/* Somebody has asked for it, other than by an NMI. */
 static __always_inline void arch_unwind_entry_ask(void)
 {
-	asm volatile("orl %[mark], %[status]"
-		     : [status] "+m" (current_thread_info()->status)
-		     : [mark] "i" (TS_UNWIND_ASKED));
+	arch_unwind_set_mark(TS_UNWIND_ASKED, TIF_UNWIND_ASKED);
 }
 
 static __always_inline bool arch_unwind_entry_asked(struct task_struct *task)
 {
-	return READ_ONCE(task_thread_info(task)->status) & TS_UNWIND_ASKED;
+	return arch_unwind_has_mark(task, TS_UNWIND_ASKED, TIF_UNWIND_ASKED);
 }
 
 #endif /* _ASM_X86_UNWIND_USER_H */

@@ -719,6 +719,8 @@ FIXTURE_SETUP(bad_stacks_32)
 	char *area;
 
 	memset(&self->s, 0, sizeof(self->s));
+	if (!ut_has_32bit())
+		SKIP(return, UT_NO_32BIT);
 	low_code = mmap(NULL, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
 	ASSERT_NE(MAP_FAILED, low_code);

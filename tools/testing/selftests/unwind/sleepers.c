@@ -3348,6 +3348,8 @@ FIXTURE_SETUP(code_32)
 	__u32 next, i;
 
 	memset(&self->s, 0, sizeof(self->s));
+	if (!ut_has_32bit())
+		SKIP(return, UT_NO_32BIT);
 	self->low = mmap(NULL, sizeof(*self->low), PROT_READ | PROT_WRITE | PROT_EXEC,
 			 MAP_SHARED | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->low);

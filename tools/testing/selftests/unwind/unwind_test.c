@@ -1362,6 +1362,21 @@ int ut_write_all(int fd, const void *buf, size_t size)
 	return write(fd, buf, size) == (ssize_t)size ? 0 : -1;
 }
 
+bool ut_has_32bit(void)
+{
+	int status, pid = fork();
+
+	if (!pid) {
+		long ret = 20;	/* getpid() of the i386 */
+
+		/* Where it is none it raises SIGSEGV. */
+		asm volatile("int $0x80" : "+a" (ret) : : "memory", "r8", "r9", "r10", "r11");
+		_exit(ret != getpid());
+	}
+	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+	       !WEXITSTATUS(status);
+}
+
 int ut_fork(struct ut_child *c, ut_fn fn, void *arg)
 {
 	int go[2], out[2];

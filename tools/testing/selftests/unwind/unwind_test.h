@@ -286,6 +286,10 @@ extern int ut_out;
 int ut_fork(struct ut_child *c, ut_fn fn, void *arg);
 int ut_go(struct ut_child *c);
 int ut_read_all(int fd, void *buf, size_t size);
+
+/* Does the kernel have the system calls of 32-bit code? It can be built without. */
+bool ut_has_32bit(void);
+#define UT_NO_32BIT	"the kernel runs no 32-bit programs: CONFIG_IA32_EMULATION"
 int ut_write_all(int fd, const void *buf, size_t size);
 int ut_wait(struct ut_child *c);	/* the status as of waitpid() */
 int ut_wait_gone(struct ut_child *c);	/* the same, -1 if it is there after ten seconds */
