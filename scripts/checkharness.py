@@ -1343,6 +1343,17 @@ def other_exit_paths(layer):
         compare(1, says, base, link(name, **here))
     compare(2, "the mask is in none of", base, link("none", clear="nop"))
 
+    # without COMPAT: a test for flags, and what is behind it is not compared
+    flags = "test ${}, %edi; je 1f; call other; {} 1:"
+    more = flags.format("0x4c4800", "call handler;")
+    base = link("base-64", clear=flags.format("0x4000", ""))
+    compare(0, "the mask is 0x4c4800", base, link("series-64", clear=more))
+    compare(1, "+nop", base, link("more-64", clear=more, more="nop"))
+    compare(1, "+nop", base, link("before-64", clear="nop; " + more))
+    compare(2, "0 times in the series", base, link(
+        "bits-64", clear=flags.format("0x5c4800", "")))
+    compare(2, "nothing tests for the flags", base, base)
+
 
 def lint():
     names = [n for n in Git(TOP)("ls-files", "scripts", "qemu", "bench",

@@ -147,9 +147,9 @@ arch_unwind_user_record(unsigned long fp, const unsigned int word,
  *  - With COMPAT they share thread_info::status with TS_COMPAT, which
  *    arch_exit_to_user_mode_prepare() clears whatever there is.
  *
- *  - Without, nothing is cleared there. They are among the flags of
- *    thread_info::flags then, all of which are looked at there: arch_exit_work(),
- *    where any is set, clears them. No flag leads through the exit loop for them.
+ *  - Without, nothing is cleared there. They are flags of thread_info::flags then, of
+ *    which arch_exit_work() looks at some where any is set: it clears these as well.
+ *    They lead through no exit loop.
  *
  * The mark of the walk is set in task context only, that of a request by interrupts,
  * too, but not by NMIs. Either is set by one instruction, so that it does not matter

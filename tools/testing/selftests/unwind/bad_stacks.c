@@ -7,6 +7,7 @@
 #include <asm/ldt.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/hw_breakpoint.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -898,6 +899,64 @@ TEST_F(bad_stacks_32, code_of_16_bits)
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, self->tp, 0, 0), &got));
 	EXPECT_EQ(0, got.nr);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * Code of 32 bits runs on any kernel: there is a segment for it. Where the kernel knows no
+ * programs of that kind there is no stack, or the right one, and not what words of 64 bits
+ * would be.
+ */
+TEST(code_of_32_bits)
+{
+	static const unsigned char code[] = {
+		0x8e, 0xd1,			/*  0: mov %ecx, %ss */
+		0x89, 0xd4,			/*  2: mov %edx, %esp */
+		0x90,				/*  4: nop		the breakpoint */
+		0xb9, SS32, 0, 0, 0,		/*  5: mov $SS32, %ecx */
+		0x8e, 0xd1,			/* 10: mov %ecx, %ss */
+		0xea, 0, 0, 0, 0, CS64, 0,	/* 12: ljmp $CS64, $19 */
+		0x41, 0xff, 0xe4,		/* 19: jmp *%r12 */
+	};
+	static const struct stack32 seg = { .cs = CS32, .ss = SS32 };
+	static const struct ut_opts opts = { .pid = 0 };
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_BREAKPOINT,
+		.bp_type	= HW_BREAKPOINT_X,
+		.bp_len		= sizeof(long),
+		.sample_period	= 1,
+	};
+	struct ut_stack want = { .nr = 2 }, got;
+	struct ut_session s = {};
+	__u32 *mem, back;
+	int bp;
+
+	low_code = mmap(NULL, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	ASSERT_NE(MAP_FAILED, low_code);
+	memcpy(low_code, code, sizeof(code));
+	back = (__u32)(unsigned long)low_code + 19;
+	memcpy(low_code + 13, &back, sizeof(back));
+	mem = (__u32 *)(low_code + PAGE / 2);
+	mem[1] = 0x400000;
+	/* The return address of a frame of 64-bit words. */
+	mem[2] = 0x500000;
+
+	ASSERT_EQ(0, ut_open(&s, &opts));
+	attr.bp_addr = (unsigned long)low_code + 4;
+	bp = ut_add(&s, &attr);
+	ASSERT_LE(0, bp);
+	ASSERT_EQ(0, ut_enable(&s));
+	bad_syscall_32(&seg, (unsigned long)mem, (unsigned long)mem);
+	ut_disable(&s);
+	ASSERT_EQ(0, ut_drain(&s));
+	ASSERT_EQ(1, ut_count_samples(&s, bp, 0));
+	want.ip[0] = attr.bp_addr;
+	want.ip[1] = mem[1];
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&s, ut_sample(&s, bp, 0, 0), &got));
+	if (ut_has_32bit() || got.nr)
+		EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, bp, 0, 0), &want));
+	EXPECT_EQ(0, ut_check(&s, 0));
+	ut_close(&s);
 }
 
 /* Run @fn in a child, of which each call of @tp is sampled. */
