@@ -229,8 +229,11 @@ struct perf_defer_output {
 	bool				offline;
 	/* not to be written, but counted */
 	bool				lose;
-	/* there was no memory to look for an event that takes it */
-	bool				no_memory;
+	/*
+	 * an event would have taken it, and was not asked: it is of a CPU that the task
+	 * may not have interrupted, or there was no memory to tell
+	 */
+	bool				missed;
 	struct {
 		struct perf_event_header	header;
 		u64				cookie;
@@ -653,8 +656,8 @@ static struct perf_event *perf_defer_first_readable(struct perf_defer_session *s
 }
 
 /*
- * There was no memory for what is done with a stack: nobody gets it, so it is lost, and
- * one event has to say so.
+ * Nobody gets a stack, for want of memory or of an event that may be asked: it is lost,
+ * and one event has to say so.
  */
 static void perf_defer_count_lost(struct perf_defer_session *session)
 {
@@ -689,7 +692,8 @@ static void perf_defer_leave(struct perf_defer_output *output)
 	 */
 	smp_rmb();
 	if (likely(!perf_defer_takes_left(session))) {
-		if (unlikely(output->no_memory))
+		/* Who is disabling one has no room. */
+		if (unlikely(output->missed || perf_defer_is_ending(session)))
 			perf_defer_count_lost(session);
 		return;
 	}
@@ -722,7 +726,7 @@ static void perf_defer_leave(struct perf_defer_output *output)
 		}
 	}
 	perf_defer_left_free(left);
-	if (unlikely(output->no_memory))
+	if (output->missed || perf_defer_is_ending(session))
 		perf_defer_count_lost(session);
 }
 
@@ -864,7 +868,7 @@ again:
 		/* Not cpu_online(): from then on the task is kept from a CPU that goes. */
 		if (cpu_active(event->cpu) &&
 		    !(allowed && cpumask_test_cpu(event->cpu, allowed))) {
-			output->no_memory |= !allowed;
+			output->missed = true;
 			continue;
 		}
 
@@ -924,7 +928,7 @@ static void perf_defer_write_elsewhere(struct perf_defer_output *output)
 	};
 
 	output->origin = &origin;
-	output->no_memory = false;
+	output->missed = false;
 	perf_defer_ask(output, perf_defer_ask_cpus, PERF_DEFER_HOTPLUG_MS);
 	output->origin = NULL;
 	output->lose = false;

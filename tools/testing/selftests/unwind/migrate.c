@@ -208,6 +208,7 @@ TEST(kept_from_the_cpu)
 	int *done = ut_shared(sizeof(*done));
 	int cpus[UT_MAX_CPUS], i, tp;
 	struct ut_cgroup group;
+	__u64 samples, others;
 	struct ut_session s;
 	struct ut_child c;
 	long before, after;
@@ -239,6 +240,11 @@ TEST(kept_from_the_cpu)
 	ut_disable(&s);
 	ASSERT_EQ(0, ut_drain(&s));
 	EXPECT_LE(CALLS / 2, ut_count_samples(&s, tp, c.pid));
+	/* What none of them takes is counted. */
+	ASSERT_EQ(0, ut_lost(&s, &samples, &others));
+	EXPECT_EQ(ut_count_samples(&s, tp, c.pid) + samples,
+		  ut_count(&s, UT_RECORD_CALLCHAIN_DEFERRED, c.pid) + others)
+		TH_LOG("%llu samples and %llu records are lost", samples, others);
 	kill(c.pid, SIGKILL);
 	ut_wait(&c);
 	ut_close(&s);

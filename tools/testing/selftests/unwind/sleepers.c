@@ -3005,6 +3005,7 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 	struct stuck st = { .s = &self->s };
 	struct ut_fuse fuse;
 	unsigned int records;
+	__u64 samples, others;
 	pthread_t id[2];
 	int ppid, bare;
 
@@ -3052,6 +3053,12 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 	 * before the event was off: that may be all calls until the next disable.
 	 */
 	EXPECT_GE(1 + possible_cpus() + 2 * calls_a_disable(), records);
+	/* The others are counted, and so is that of the ioctl() itself, which is sampled. */
+	ASSERT_EQ(0, ut_drain(&own));
+	ASSERT_EQ(0, ut_lost(&self->s, &samples, &others));
+	EXPECT_EQ(0, samples);
+	EXPECT_EQ(CALLS_MEANWHILE + ut_count_samples(&own, 0, st.tid),
+		  ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0) + others);
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_UNRESOLVED));
 	close(bare);
 	ut_close(&own);
