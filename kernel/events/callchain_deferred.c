@@ -115,6 +115,8 @@ struct perf_defer_drained {
  * @node:	in sessions, by @owner
  * @shared:	in shared_sessions, if @client is the shared one
  * @sharer:	if so, its bit in task_struct::perf_defer_sharers
+ * @asked:	and how many of that one's requests, and of stacks that a sample has named
+ *		again, are this session's
  * @owner:	the process; the reference keeps the address from being another's
  * @exec_id:	and its image: what another program opens later is another session
  * @refs:	one an event
@@ -150,6 +152,7 @@ struct perf_defer_session {
 	struct hlist_node		node;
 	struct list_head		shared;
 	unsigned int			sharer;
+	atomic_long_t			asked;
 	struct pid			*owner;
 	u64				exec_id;
 	refcount_t			refs;
@@ -502,12 +505,24 @@ static void perf_defer_forget_drained(struct perf_defer_session *session)
 		perf_defer_unset_drained(session, cookie);
 }
 
-/* There is something to be written once more. */
-static void perf_defer_count_again(struct perf_defer_client *client)
+/* Of a session that shares its client: there is something to be written. */
+static void perf_defer_count_own(struct perf_defer_session *session)
 {
-	/* Pairs with the smp_rmb() in perf_defer_waiting(). */
+	/* Pairs with the first smp_rmb() in perf_defer_waiting(). */
+	smp_mb__before_atomic();
+	atomic_long_inc(&session->asked);
+}
+
+/* There is something to be written once more. */
+static void perf_defer_count_again(struct perf_defer_session *session)
+{
+	if (unlikely(session->client == &shared_client)) {
+		perf_defer_count_own(session);
+		return;
+	}
+	/* Pairs with the last smp_rmb() in perf_defer_waiting(). */
 	smp_wmb();
-	this_cpu_inc(client->count->again);
+	this_cpu_inc(session->client->count->again);
 }
 
 /*
@@ -524,7 +539,7 @@ static void perf_defer_name_drained(struct perf_defer_session *session, u64 cook
 		return;
 
 	WRITE_ONCE(drained->again, 1);
-	perf_defer_count_again(session->client);
+	perf_defer_count_again(session);
 }
 
 /* The buffer's other writers are elsewhere, see the head of this file. */
@@ -1167,6 +1182,8 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 		joins = perf_defer_share(event->defer);
 	/* Before it waits: who counts them meanwhile must not miss it. */
 	this_cpu_inc(client->count->asked);
+	if (unlikely(client == &shared_client))
+		perf_defer_count_own(event->defer);
 	ret = unwind_deferred_request_max(&client->work, max_stack, &cookie);
 	if (ret) {
 		if (ret > 0)
@@ -1221,15 +1238,23 @@ static int perf_defer_client_init(struct perf_defer_client *client)
 
 /*
  * How many wait; at times more, never less: a sample is counted before it asks. Who is
- * seen to be done has asked before, maybe on another CPU: that is seen then, too. @all
- * grows with each of whom there is something to be written.
+ * seen to be done has asked before, maybe on another CPU: that is seen then, too. Of a
+ * client that is shared these are all who share it. @all grows with each of whom there is
+ * something to be written for this session.
  */
-static unsigned long perf_defer_waiting(struct perf_defer_client *client,
+static unsigned long perf_defer_waiting(struct perf_defer_session *session,
 					unsigned long *all)
 {
-	unsigned long asked = 0, done = 0, again = 0;
+	struct perf_defer_client *client = session->client;
+	unsigned long asked = 0, done = 0, again = 0, own;
 	int cpu;
 
+	own = atomic_long_read(&session->asked);
+	/*
+	 * Whose request is counted in @asked of the session is counted among all: pairs
+	 * with perf_defer_count_own(). And with perf_defer_share(), see below.
+	 */
+	smp_rmb();
 	for_each_possible_cpu(cpu)
 		done += READ_ONCE(per_cpu_ptr(client->count, cpu)->done);
 	/* Pairs with the switch of a task from the one CPU to the other. */
@@ -1247,7 +1272,7 @@ static unsigned long perf_defer_waiting(struct perf_defer_client *client,
 	 */
 	smp_rmb();
 	if (all)
-		*all = asked + again;
+		*all = client == &shared_client ? own : asked + again;
 	return asked - done;
 }
 
@@ -1824,7 +1849,7 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 	unsigned int nr, max, i;
 	int err = 0, from = 1;
 
-	waiting = perf_defer_waiting(client, &asked);
+	waiting = perf_defer_waiting(session, &asked);
 	if (!waiting || asked == READ_ONCE(session->settled))
 		return 0;
 	drain->last = perf_defer_is_last(drain);
@@ -1888,7 +1913,7 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 	 * Who is counted and does not wait any more is being walked right now. In both
 	 * counts: who has been walked from outside may have come out since.
 	 */
-	if (!err && (seen == max || max(waiting, perf_defer_waiting(client, NULL)) > seen))
+	if (!err && (seen == max || max(waiting, perf_defer_waiting(session, NULL)) > seen))
 		err = -EAGAIN;
 	if (!err && all)
 		WRITE_ONCE(session->settled, asked);
@@ -2063,7 +2088,7 @@ void perf_defer_drain_begin(struct perf_defer_drain *drain)
 
 	/* The first of many has made room, and each makes more behind this. */
 	if (!perf_defer_is_ending(session))
-		waiting = perf_defer_waiting(session->client, NULL);
+		waiting = perf_defer_waiting(session, NULL);
 
 	raw_spin_lock_irq(&session->lock);
 	perf_defer_make_room(session, waiting);
@@ -2171,7 +2196,7 @@ void perf_defer_drain_end(struct perf_defer_drain *drain)
 
 	/* One at a time: what the one finds no room for is left to the other. */
 	locked = !mutex_lock_killable(&session->drain);
-	waiting = perf_defer_waiting(session->client, NULL);
+	waiting = perf_defer_waiting(session, NULL);
 
 	scoped_guard(raw_spinlock_irq, &session->lock) {
 		perf_defer_make_room(session, waiting);

@@ -1556,7 +1556,8 @@ static void dies(void *arg)
  * Where the tasks of all events have died, each that is disabled is the last one. Who
  * cannot be had of those that wait is not waited for, and looked for, by every one.
  */
-TEST_F_TIMEOUT(at_the_end, many_events_of_the_dead, 120)
+static void disables_of_the_dead(struct __test_metadata *_metadata, struct ut_session *s,
+				 struct ut_child *c)
 {
 	struct ut_opts opts = { .per_cpu = true };
 	struct rusage before, after;
@@ -1565,14 +1566,14 @@ TEST_F_TIMEOUT(at_the_end, many_events_of_the_dead, 120)
 	struct ut_child dead;
 
 	ASSERT_EQ(0, ut_device_page(&fuse));
-	ASSERT_EQ(0, ut_fork(&self->c, stuck_in_the_walk, fuse.page));
-	opts.pid = self->c.pid;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
-	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_fork(c, stuck_in_the_walk, fuse.page));
+	opts.pid = c->pid;
+	ASSERT_EQ(0, ut_open(s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(s, "syscalls", "sys_enter_getppid"));
+	ASSERT_EQ(0, ut_enable(s));
 	ASSERT_EQ(0, ut_fork(&dead, dies, NULL));
 	for (i = 0; i < DEAD_EVENTS; i++) {
-		struct ut_ring *ring = &self->s.ring[i % self->s.nr_rings];
+		struct ut_ring *ring = &s->ring[i % s->nr_rings];
 
 		fd[i] = open_output(dead.pid, ring->cpu);
 		ASSERT_LE(0, fd[i]);
@@ -1580,9 +1581,9 @@ TEST_F_TIMEOUT(at_the_end, many_events_of_the_dead, 120)
 	}
 	ASSERT_EQ(0, ut_go(&dead));
 	ASSERT_EQ(0, ut_wait(&dead));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_TRUE(ut_wait_state(self->c.pid, "D"));
-	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_go(c));
+	ASSERT_TRUE(ut_wait_state(c->pid, "D"));
+	ASSERT_EQ(0, ut_disable(s));
 
 	ASSERT_EQ(0, getrusage(RUSAGE_THREAD, &before));
 	for (i = 0; i < DEAD_EVENTS; i++)
@@ -1593,8 +1594,50 @@ TEST_F_TIMEOUT(at_the_end, many_events_of_the_dead, 120)
 
 	for (i = 0; i < DEAD_EVENTS; i++)
 		close(fd[i]);
-	kill(self->c.pid, SIGKILL);
+	kill(c->pid, SIGKILL);
 	ut_fuse_end(&fuse);
+}
+
+TEST_F_TIMEOUT(at_the_end, many_events_of_the_dead, 120)
+{
+	disables_of_the_dead(_metadata, &self->s, &self->c);
+}
+
+#define SLOTS	20	/* more than there are */
+
+/* A profiler that takes a slot or, where none is left, shares one, and samples on. */
+static void samples_on(void *arg)
+{
+	struct ut_opts opts = { .pid = getpid(), .pages = 1 };
+	struct ut_session s = {};
+
+	if (ut_open(&s, &opts) || ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid") < 0 ||
+	    ut_enable(&s) || ut_write_all(ut_out, "r", 1))
+		_exit(1);
+	while (UT_READ(*(int *)arg))
+		syscall(__NR_getppid);
+	pause();
+}
+
+/* What the others ask for with whom a session shares its slot is no reason to look again. */
+TEST_F_TIMEOUT(at_the_end, many_events_of_the_dead_sharing, 120)
+{
+	int i, *busy = ut_shared(SLOTS * sizeof(*busy));
+	struct ut_child c[SLOTS];
+	char byte;
+
+	ASSERT_NE(NULL, busy);
+	busy[SLOTS - 1] = 1;
+	for (i = 0; i < SLOTS; i++) {
+		ASSERT_EQ(0, ut_fork(&c[i], samples_on, &busy[i]));
+		ASSERT_EQ(0, ut_go(&c[i]));
+		ASSERT_EQ(0, ut_read_all(c[i].out, &byte, 1));
+	}
+	disables_of_the_dead(_metadata, &self->s, &self->c);
+	for (i = 0; i < SLOTS; i++) {
+		kill(c[i].pid, SIGKILL);
+		ut_wait(&c[i]);
+	}
 }
 
 /*
