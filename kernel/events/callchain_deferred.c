@@ -692,33 +692,16 @@ static bool perf_defer_takes_left(struct perf_defer_session *session)
 	       READ_ONCE(session->nr_left) < READ_ONCE(session->room);
 }
 
-/* Leave the stack with who is disabling an event of the session, if anybody. */
-static void perf_defer_leave(struct perf_defer_output *output)
+/* A copy of the stack for who is disabling an event, or NULL for want of memory. */
+static struct perf_defer_left *perf_defer_copy(struct perf_defer_output *output)
 {
-	struct perf_defer_session *session = output->session;
 	struct unwind_stacktrace *trace = output->trace;
 	struct perf_defer_left *left;
-	struct perf_event *event;
-
-	/*
-	 * Behind the looks at the events: who disables one has called
-	 * perf_defer_drain_begin() before that, with barriers in between for the
-	 * event's CPU to be asked. One of the two sees the other.
-	 */
-	smp_rmb();
-	if (likely(!perf_defer_takes_left(session))) {
-		/* Who is disabling one has no room. */
-		if (unlikely(output->missed || perf_defer_is_ending(session)))
-			perf_defer_count_lost(session);
-		return;
-	}
 
 	left = kvmalloc(struct_size(left, entries, trace->nr),
 			GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!left) {
-		perf_defer_count_lost(session);
-		return;
-	}
+	if (!left)
+		return NULL;
 
 	left->task = get_task_struct(current);
 	perf_defer_get_origin(&left->origin, current);
@@ -728,6 +711,24 @@ static void perf_defer_leave(struct perf_defer_output *output)
 	left->cookie = output->record.cookie;
 	left->nr = trace->nr;
 	memcpy(left->entries, trace->entries, trace->nr * sizeof(u64));
+	return left;
+}
+
+/* Has somebody been given the stack who is disabling an event of the session? */
+static bool perf_defer_give(struct perf_defer_session *session,
+			    struct perf_defer_output *output)
+{
+	struct perf_defer_left *left;
+	struct perf_event *event;
+
+	if (likely(!perf_defer_takes_left(session)))
+		return false;
+
+	left = perf_defer_copy(output);
+	if (!left) {
+		output->missed = true;
+		return false;
+	}
 
 	scoped_guard(raw_spinlock_irq, &session->lock) {
 		if (perf_defer_takes_left(session)) {
@@ -737,11 +738,29 @@ static void perf_defer_leave(struct perf_defer_output *output)
 				perf_defer_set_time(&left->origin, event);
 			WRITE_ONCE(session->nr_left, session->nr_left + 1);
 			list_add_tail(&left->node, &session->left);
-			return;
+			return true;
 		}
 	}
 	perf_defer_left_free(left);
-	if (output->missed || perf_defer_is_ending(session))
+	return false;
+}
+
+/* Leave the stack with who is disabling an event of the session, if anybody. */
+static void perf_defer_leave(struct perf_defer_output *output)
+{
+	struct perf_defer_session *session = output->session;
+
+	/*
+	 * Behind the looks at the events: who disables one has called
+	 * perf_defer_drain_begin() before that, with barriers in between for the
+	 * event's CPU to be asked. One of the two sees the other.
+	 */
+	smp_rmb();
+	if (perf_defer_give(session, output))
+		return;
+
+	/* Somebody would have taken it, or whoever is disabling one has no room. */
+	if (unlikely(output->missed || perf_defer_is_ending(session)))
 		perf_defer_count_lost(session);
 }
 
