@@ -617,6 +617,24 @@ static unsigned int here_32 = 11;
 
 static unsigned char *low_code;
 
+/*
+ * Put @code where 32 bits reach it, with the address of what is at @back in it into what
+ * is at @jump, the operand of its way out. Returns 0 or -1.
+ */
+static int map_low_code(const unsigned char *code, size_t size, int jump, int back)
+{
+	void *to = mmap(NULL, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	__u32 addr = (unsigned long)to + back;
+
+	if (to == MAP_FAILED)
+		return -1;
+	low_code = to;
+	memcpy(low_code, code, size);
+	memcpy(low_code + jump, &addr, sizeof(addr));
+	return 0;
+}
+
 static ut_noinline void bad_syscall_32(const struct stack32 *s, __u32 sp, __u32 fp)
 {
 	struct {
@@ -716,18 +734,12 @@ FIXTURE_SETUP(bad_stacks_32)
 		.base_addr = BASE32, .limit = 0xfffff, .seg_32bit = 1, .limit_in_pages = 1,
 		.contents = MODIFY_LDT_CONTENTS_CODE,
 	};
-	__u32 back;
 	char *area;
 
 	memset(&self->s, 0, sizeof(self->s));
 	if (!ut_has_32bit())
 		SKIP(return, UT_NO_32BIT);
-	low_code = mmap(NULL, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
-	ASSERT_NE(MAP_FAILED, low_code);
-	memcpy(low_code, code32, sizeof(code32));
-	back = (__u32)(unsigned long)low_code + 25;
-	memcpy(low_code + 19, &back, sizeof(back));
+	ASSERT_EQ(0, map_low_code(code32, sizeof(code32), 19, 25));
 	area = mmap(NULL, (PAGES + 2) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT,
 		    -1, 0);
 	ASSERT_NE(MAP_FAILED, area);
@@ -927,15 +939,10 @@ TEST(code_of_32_bits)
 	};
 	struct ut_stack want = { .nr = 2 }, got;
 	struct ut_session s = {};
-	__u32 *mem, back;
+	__u32 *mem;
 	int bp;
 
-	low_code = mmap(NULL, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
-	ASSERT_NE(MAP_FAILED, low_code);
-	memcpy(low_code, code, sizeof(code));
-	back = (__u32)(unsigned long)low_code + 19;
-	memcpy(low_code + 13, &back, sizeof(back));
+	ASSERT_EQ(0, map_low_code(code, sizeof(code), 13, 19));
 	mem = (__u32 *)(low_code + PAGE / 2);
 	mem[1] = 0x400000;
 	/* The return address of a frame of 64-bit words. */
