@@ -115,7 +115,7 @@ help:
 	@echo '                         (the names of some); bench-kernel, bench-perf: for'
 	@echo '                         bench/kernel, bench/perf (--large 20000000: the memory'
 	@echo '                         for so many samples)'
-	@echo '  PEER_PERF=PERF         bench-perf: another perf, for a column of its own'
+	@echo '  PEER_PERF=PERF         bench-perf: another perf, measured beside them'
 	@echo '  FUZZ_SECONDS=N         fuzz: how long (600)'
 	@echo "  LAYER='a b'            check: these layers only; scripts/check --list"
 	@echo '  CHECK_MINUTES=75       check: what the last layers (stress, debug, base, configs)'

@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import fcntl
+import json
 import os
 import pty
 import re
@@ -706,6 +707,8 @@ def run_scripts(layer):
                packages, layer)
     layer.test("flame graphs: well-formed, self-contained, true to the samples",
                flame_graphs, layer)
+    layer.test("bench/perf with PEER_PERF=: figures of its own, or why not",
+               peer_perf, layer.log("peer-perf"))
     layer.test("one instruction more on the way through a system call is told",
                other_exit_paths, layer)
     layer.test("what could not be made is not tested as it was before",
@@ -1273,6 +1276,65 @@ def flame_graphs(layer):
     result = draw("--event", "no-such-event", f"One={text}")
     if not result.returncode or "no sample" not in result.stdout:
         raise Failure(f"without a sample: {result.stdout}")
+
+
+# a perf that reads nothing: what counts is which one was run, and how often
+STAND_IN = """\
+#!/bin/sh
+echo "$0 $1" >>{log}
+sleep 0.05
+echo "{says}"
+"""
+
+
+def peer_perf(work):
+    """bench/perf with PEER_PERF=: it is measured, too, and may print what it
+    likes; what is no program is refused by name."""
+    perfs = {name: os.path.join(work, name)
+             for name in ("base", "series", "peer", "not-executable")}
+    log, figures = (os.path.join(work, name)
+                    for name in ("log", "bench/perf.json"))
+    os.makedirs(work)
+    for name, path in perfs.items():
+        with open(path, "w") as f:
+            f.write(STAND_IN.format(log=log, says="others" if name == "peer"
+                                    else "the same"))
+        os.chmod(path, 0o644 if name == "not-executable" else 0o755)
+
+    def bench(peer):
+        result = subprocess.run(
+            [os.path.join(TOP, "bench", "perf"), "--build", work, "--base",
+             perfs["base"], "--series", perfs["series"], "--samples", "20",
+             "--rounds", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=dict(os.environ, PEER_PERF=peer))
+        return result.returncode, result.stdout, result.stderr
+
+    for peer in (perfs["peer"], ""):
+        status, out, err = bench(peer)
+        if status:
+            raise Failure(f"PEER_PERF={peer}: {status}\n{out}{err}")
+        cases = [(command, mode, threads) for command in ("script", "report")
+                 for mode in ("immediate", "deferred")
+                 for threads in (8, 1000, 10000)] if peer else []
+        with open(figures) as f:
+            seen = [(row["command"], row["mode"], row["threads"])
+                    for row in json.load(f)["figures"] if row["perf"] == "peer"]
+        lines = re.findall(r"^peer: (\w+) +([\d,]+) ", out, re.M)
+        if seen != cases or lines != [(mode, f"{threads:,}")
+                                      for _, mode, threads in cases]:
+            raise Failure(f"PEER_PERF={peer}: {seen} in perf.json\n{out}")
+        with open(log) as f:
+            runs = f.read().count(f"{perfs['peer']} ")
+        os.unlink(log)
+        # of each once for what it prints and, as it may be slow, once for the time
+        if runs != 2 * len(cases):
+            raise Failure(f"PEER_PERF={peer} was run {runs} times")
+    for peer in (os.path.join(work, "none"), perfs["not-executable"], work):
+        status, out, err = bench(peer)
+        if status != 1 or out or os.path.exists(figures) or \
+                f"there is no program {peer}\n" not in err or \
+                "PEER_PERF= or --peer names a perf" not in err:
+            raise Failure(f"PEER_PERF={peer}: {status}\n{out}{err}")
 
 
 # two functions as scripts/same-exit-path reads them; {} is where they differ
