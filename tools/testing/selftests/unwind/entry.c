@@ -431,6 +431,17 @@ TEST_F(entry, probe_behind_the_exit_work)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/*
+ * Not even the marks are taken back behind this one, in a kernel that has it and no 32-bit
+ * programs: a stack that is asked for there would be taken for one of the next entry.
+ */
+TEST_F(entry, no_probe_behind_the_marks)
+{
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	EXPECT_GT(0, ut_add_probe(&self->s, "kprobe", "fpregs_assert_state_consistent", 0,
+				  false));
+}
+
 static void move_to(void *arg)
 {
 	struct call *c = arg;
