@@ -1383,8 +1383,7 @@ static bool perf_defer_too_late(struct perf_event *event)
 	const char *system;
 
 	/* A BPF program can write to it from those tracepoints. */
-	if (IS_ENABLED(CONFIG_PREEMPTIRQ_TRACEPOINTS) &&
-	    event->attr.type == PERF_TYPE_SOFTWARE &&
+	if (event->attr.type == PERF_TYPE_SOFTWARE &&
 	    event->attr.config == PERF_COUNT_SW_BPF_OUTPUT)
 		return true;
 	if (event->attr.type != PERF_TYPE_TRACEPOINT || !event->tp_event)

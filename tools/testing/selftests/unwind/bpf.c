@@ -51,6 +51,15 @@ static int map_create(int type, int value_size, int entries)
 	return bpf(BPF_MAP_CREATE, &attr);
 }
 
+static int map_update(int fd, __u32 key, const void *value)
+{
+	union bpf_attr attr = {
+		.map_fd = fd, .key = (unsigned long)&key, .value = (unsigned long)value,
+	};
+
+	return bpf(BPF_MAP_UPDATE_ELEM, &attr);
+}
+
 static int map_lookup(int fd, __u32 key, void *value)
 {
 	union bpf_attr attr = {
@@ -69,10 +78,30 @@ static int map_lookup(int fd, __u32 key, void *value)
 #define STORE_IMM(d, o, i)	INSN(BPF_ST | BPF_MEM | BPF_W, d, 0, o, i)
 #define LOAD_MAP(d, fd)		INSN(BPF_LD | BPF_DW | BPF_IMM, d, BPF_PSEUDO_MAP_FD, 0, fd)
 #define LOAD_MAP_HIGH		INSN(0, 0, 0, 0, 0)
+#define MOV_IMM32(d, i)		INSN(BPF_ALU | BPF_MOV | BPF_K, d, 0, 0, i)
 #define CALL(f)			INSN(BPF_JMP | BPF_CALL, 0, 0, 0, f)
 #define EXIT_INSN		INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
 
 static char verifier[65536];
+
+static int load_insns(int type, const struct bpf_insn *insns, unsigned int nr, __u32 flags)
+{
+	union bpf_attr attr = {
+		.prog_type = type,
+		.prog_flags = flags,
+		.insns = (unsigned long)insns,
+		.insn_cnt = nr,
+		.license = (unsigned long)"GPL",
+		.log_buf = (unsigned long)verifier,
+		.log_size = sizeof(verifier),
+		.log_level = 1,
+	};
+	int fd = bpf(BPF_PROG_LOAD, &attr);
+
+	if (fd < 0)
+		ut_diag("BPF_PROG_LOAD: %s: %s", strerror(errno), verifier);
+	return fd;
+}
 
 static int prog_load(int type, int values, int stacks, __u32 flags)
 {
@@ -129,21 +158,35 @@ static int prog_load(int type, int values, int stacks, __u32 flags)
 	};
 	/* It cannot have a map of stacks, nor what follows. */
 	const unsigned int sleepable_insns = ARRAY_SIZE(insns) - 7;
-	union bpf_attr attr = {
-		.prog_type = type,
-		.prog_flags = flags,
-		.insns = (unsigned long)insns,
-		.insn_cnt = flags & BPF_F_SLEEPABLE ? sleepable_insns : ARRAY_SIZE(insns),
-		.license = (unsigned long)"GPL",
-		.log_buf = (unsigned long)verifier,
-		.log_size = sizeof(verifier),
-		.log_level = 1,
-	};
-	int fd = bpf(BPF_PROG_LOAD, &attr);
 
-	if (fd < 0)
-		ut_diag("load: %s: %s", strerror(errno), verifier);
-	return fd;
+	return load_insns(type, insns,
+			  flags & BPF_F_SLEEPABLE ? sleepable_insns : ARRAY_SIZE(insns), flags);
+}
+
+/* It writes a word into the event of this CPU. */
+static int prog_load_output(int events)
+{
+	const struct bpf_insn insns[] = {
+		MOV_REG(BPF_REG_6, BPF_REG_1),
+		CALL(BPF_FUNC_get_current_pid_tgid),
+		INSN(BPF_JMP32 | BPF_JEQ | BPF_K, BPF_REG_0, 0, 2, gettid()),
+		MOV_IMM(BPF_REG_0, 1),
+		EXIT_INSN,
+
+		STORE_IMM(BPF_REG_10, -4, 0),
+		MOV_REG(BPF_REG_1, BPF_REG_6),
+		LOAD_MAP(BPF_REG_2, events),
+		LOAD_MAP_HIGH,
+		MOV_IMM32(BPF_REG_3, -1),	/* BPF_F_CURRENT_CPU */
+		MOV_REG(BPF_REG_4, BPF_REG_10),
+		ADD_IMM(BPF_REG_4, -4),
+		MOV_IMM(BPF_REG_5, 4),
+		CALL(BPF_FUNC_perf_event_output),
+		MOV_IMM(BPF_REG_0, 1),
+		EXIT_INSN,
+	};
+
+	return load_insns(BPF_PROG_TYPE_RAW_TRACEPOINT, insns, ARRAY_SIZE(insns), 0);
 }
 
 FIXTURE(bpf) {
@@ -299,6 +342,41 @@ TEST_F(bpf, raw_tracepoint)
 	EXPECT_LT(8, self->v.kernel_len);
 	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(sample_is(&self->s, tp, &st, variant->immediate));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * What a program writes has its stack at once: the program may be called in the last
+ * steps to user space, where none can be asked for any more.
+ */
+TEST_F(bpf, output)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.config		= PERF_COUNT_SW_BPF_OUTPUT,
+		.sample_period	= 1,
+	};
+	long nr = sysconf(_SC_NPROCESSORS_CONF), cpu;
+	int event, events, prog, link;
+	struct ut_stack st;
+
+	event = ut_add(&self->s, &attr);
+	ASSERT_LE(0, event);
+	events = map_create(BPF_MAP_TYPE_PERF_EVENT_ARRAY, sizeof(int), nr);
+	ASSERT_LE(0, events);
+	for (cpu = 0; cpu < nr; cpu++)
+		ASSERT_EQ(0, map_update(events, cpu, &self->s.event[event].fd[0]));
+	prog = prog_load_output(events);
+	ASSERT_LE(0, prog);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	link = raw_tracepoint_open("task_rename", prog);
+	ASSERT_LE(0, link);
+	ASSERT_EQ(0, ut_ladder(6, rename_self, &st));
+	close(link);
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_EQ(1, ut_count_samples(&self->s, event, 0));
+	EXPECT_TRUE(sample_is(&self->s, event, &st, true));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
