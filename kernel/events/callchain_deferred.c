@@ -1467,14 +1467,21 @@ void perf_defer_exit(struct perf_event *event)
 	perf_defer_put(session);
 }
 
+/* As perfmon_capable(), for a look at each task, of which none is to be audited. */
+static bool perf_defer_capable(void)
+{
+	return ns_capable_noaudit(&init_user_ns, CAP_PERFMON) ||
+	       ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN);
+}
+
 /*
  * May the current task open such an event for all tasks? As perf_allow_cpu() has it,
  * but for the security module, which was asked when the event was opened.
  */
 static bool perf_defer_may_show_all(struct perf_event *event)
 {
-	return perfmon_capable() ||
-	       (!event->hw.target && sysctl_perf_event_paranoid <= 0);
+	return (!event->hw.target && sysctl_perf_event_paranoid <= 0) ||
+	       perf_defer_capable();
 }
 
 /*
