@@ -14,8 +14,9 @@
  * becomes of the process, and who holds the descriptors or reads the buffers, does not
  * matter. When kernel/unwind has no room for another client, the session joins the
  * others for which there was none. They share one client, and each task notes for
- * which of them: task_struct::perf_defer_sharers has a bit for each, or for several
- * when there are very many. A reader ignores a cookie that it does not wait for.
+ * which of them: task_struct::perf_defer_sharers has a bit for each. A reader ignores
+ * a cookie that it does not wait for. Where no bit is left either, nothing of a session
+ * is deferred: what it costs others that there are many sessions is bounded so.
  *
  * A record goes where the task leaves the kernel. If the session has no event
  * there that would take it, because it records some of the CPUs only, or a cgroup
@@ -115,6 +116,7 @@ struct perf_defer_drained {
  * @node:	in sessions, by @owner
  * @shared:	in shared_sessions, if @client is the shared one
  * @sharer:	if so, its bit in task_struct::perf_defer_sharers
+ * @immediate:	there was none of these left: its callchains are not deferred
  * @asked:	and how many of that one's requests, and of stacks that a sample has named
  *		again, are this session's
  * @owner:	the process; the reference keeps the address from being another's
@@ -152,6 +154,7 @@ struct perf_defer_session {
 	struct hlist_node		node;
 	struct list_head		shared;
 	unsigned int			sharer;
+	bool				immediate;
 	atomic_long_t			asked;
 	struct pid			*owner;
 	u64				exec_id;
@@ -1060,8 +1063,8 @@ static unsigned long perf_defer_take_sharers(void)
 	return sharers;
 }
 
-/* A number for a session that shares: none of the others', while there are any. */
-static unsigned int perf_defer_new_sharer(void)
+/* Give a session that shares a number which none of the others has. False if none is left. */
+static bool perf_defer_new_sharer(struct perf_defer_session *new)
 {
 	static unsigned int last;
 	struct perf_defer_session *session;
@@ -1071,14 +1074,15 @@ static unsigned int perf_defer_new_sharer(void)
 
 	list_for_each_entry(session, &shared_sessions, shared)
 		free &= ~BIT(session->sharer);
+	if (!free)
+		return false;
 	/* As late as can be again: some task may still have the bit of one that went. */
-	last = (last + 1) % BITS_PER_LONG;
-	if (free)
-		last = find_next_bit_wrap(&free, BITS_PER_LONG, last);
-	return last;
+	last = find_next_bit_wrap(&free, BITS_PER_LONG, (last + 1) % BITS_PER_LONG);
+	new->sharer = last;
+	return true;
 }
 
-/* Is it, maybe, this session that @task waits for? */
+/* May @task wait for this session? The bit may be left from one that had it before. */
 static bool perf_defer_is_shared_with(struct perf_defer_session *session,
 				      struct task_struct *task)
 {
@@ -1335,7 +1339,7 @@ static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 	err = perf_defer_client_init(&session->own);
 	if (err == -EBUSY) {
 		session->client = &shared_client;
-		session->sharer = perf_defer_new_sharer();
+		session->immediate = !perf_defer_new_sharer(session);
 	} else if (err) {
 		kfree(session);
 		return NULL;
@@ -1348,7 +1352,7 @@ static struct perf_defer_session *perf_defer_session_new(struct pid *owner)
 	session->exec_id = current->self_exec_id;
 	INIT_WORK(&session->free_work, perf_defer_free);
 	hash_add(sessions, &session->node, (unsigned long)owner);
-	if (session->client == &shared_client)
+	if (session->client == &shared_client && !session->immediate)
 		list_add_tail_rcu(&session->shared, &shared_sessions);
 	return session;
 }
@@ -1402,8 +1406,9 @@ static bool perf_defer_too_late(struct perf_event *event)
  * @event:	the event; ->parent and ->attr are set
  *
  * An inherited event is of its parent's session, another one of that of the
- * process that opens it. What can sample in the last steps to user space keeps its
- * immediate callchains: @event->attr.defer_callchain is cleared.
+ * process that opens it. What can sample in the last steps to user space, and what is
+ * of a session for which there is no room, keeps its immediate callchains:
+ * @event->attr.defer_callchain is cleared.
  *
  * Context: Task context, may sleep. Takes sessions_mutex.
  * Return: 0 or -ENOMEM.
@@ -1427,6 +1432,8 @@ int perf_defer_init(struct perf_event *event)
 		event->defer_ended = event->attr.disabled;
 	}
 	event->defer = session;
+	if (session->immediate)
+		event->attr.defer_callchain = 0;
 
 	INIT_LIST_HEAD(&event->defer_entry);
 	if (event->attr.defer_output && !(event->hw.target && event->parent)) {

@@ -116,7 +116,8 @@ static void profile(void *arg)
 	p->result = !ut_check(&s, p->crowd ? UT_ALLOW_FOREIGN : 0);
 }
 
-#define MANY	70	/* more than there are slots */
+#define MANY	85	/* more than there are slots, and than may share one */
+#define SOME	70	/* more than there are slots */
 
 FIXTURE(sessions) {
 	struct target *t;
@@ -329,7 +330,10 @@ TEST_F(sessions, slot_of_another)
 	ut_close(&s);
 }
 
-/* K6: more profilers than slots. Each has the stacks of its samples, and no others. */
+/*
+ * K6: more profilers than slots. Each has the stacks of its samples, and no others. Of the
+ * last, for which there is no room among those that share a slot, no sample is deferred.
+ */
 TEST_F_TIMEOUT(sessions, more_than_slots, 200)
 {
 	struct rlimit files = { .rlim_cur = 4096, .rlim_max = 4096 };
@@ -347,9 +351,11 @@ TEST_F_TIMEOUT(sessions, more_than_slots, 200)
 		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
 		EXPECT_EQ(1, self->p[i].result) TH_LOG("profiler %d", i);
 		EXPECT_EQ(3, self->p[i].samples) TH_LOG("profiler %d", i);
-		/* As many as may share a slot without that. */
 		EXPECT_EQ(0, self->p[i].foreign) TH_LOG("profiler %d", i);
+		if (i < SOME)
+			EXPECT_EQ(3, self->p[i].deferred) TH_LOG("profiler %d", i);
 	}
+	EXPECT_EQ(0, self->p[MANY - 1].deferred);
 }
 
 /*
