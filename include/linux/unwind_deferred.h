@@ -67,7 +67,7 @@ bool unwind_deferred_between_images(void);
 void __unwind_deferred_flush(const struct unwind_user_regs *before);
 void unwind_deferred_before(struct unwind_user_regs *before, unsigned long ip);
 
-/* Of the two below, which are what to call. */
+/* Part of unwind_deferred_flush() and its companion: call those. */
 static __always_inline bool unwind_deferred_pending(void)
 {
 	return READ_ONCE(current->unwind_info.state) & UNWIND_WAITS_MASK;
@@ -101,8 +101,8 @@ unwind_deferred_still_waits(const struct unwind_work *work)
  * user space, and around those where the kernel changes the user registers of a
  * running entry: signal delivery, rt_sigreturn, a uprobe, a tracer. Before such a
  * change it hands out what was asked for so far, and after it what was asked for
- * meanwhile.
- * And before an mmap() that takes the place of code.
+ * meanwhile. Also before a system call that maps something in place of an existing
+ * mapping: the stack comes before perf's record of the new one.
  *
  * User memory is paged in, unless the task is dying in a way that nothing could
  * end the wait for it any more: then it counts as not readable.
@@ -118,11 +118,11 @@ static inline void unwind_deferred_flush(void)
 }
 
 /**
- * unwind_deferred_flush_changed - the same, behind a change of the user registers
+ * unwind_deferred_flush_changed - the same, after a change of the user registers
  * @before:	as they were, from unwind_deferred_before()
  *
- * An NMI in between that found them so gets their stack. It would be taken for one
- * before user space has run otherwise, which has none any more.
+ * An NMI in between that still found those gets their stack. Without @before it would
+ * look like one of an earlier entry, whose stack is gone.
  *
  * Context: Task context, may sleep, in the same entry as unwind_deferred_before().
  */

@@ -12,8 +12,8 @@
  * @regs:	the user registers at the first request
  * @work:	queued on the task's task_work list while somebody waits
  * @want:	the most entries that any of the requests wants
- * @cpu:	where what it found may still be
- * @exec:	how far an execve() has come, see kernel/unwind/deferred.c
+ * @cpu:	the CPU whose spare buffer may still hold the last walk
+ * @exec:	how far an execve() has come: enum unwind_exec of kernel/unwind/deferred.h
  *
  * Written by the task itself only: by its own context and by the interrupts and
  * NMIs that nest in it. Others read it while the task is kept from running, see

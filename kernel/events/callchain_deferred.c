@@ -220,8 +220,9 @@ struct perf_defer_output {
 	struct unwind_stacktrace	*trace;
 	/* an event took it, or counted it as lost */
 	bool				written;
-	/* only if there is room, and it is not to be lost; is there not? */
+	/* to be written only if there is room, and not to be counted as lost */
 	bool				careful;
+	/* there was no room */
 	bool				full;
 	/* for perf_defer_write_cpu(): of which CPU, and list of events */
 	int				cpu;
@@ -345,7 +346,7 @@ static bool perf_defer_room(struct perf_event *event, unsigned long size)
 static void perf_defer_write(struct perf_event *event,
 			     struct perf_defer_output *output)
 {
-	/* Set as far as they are read, and too large to be set twice. */
+	/* perf_output_begin() and its like set what is read; too large to be cleared. */
 	struct perf_output_handle handle __uninitialized;
 	struct perf_sample_data sample __uninitialized;
 	bool before = output->written;
@@ -470,7 +471,10 @@ static bool perf_defer_set_drained(struct perf_defer_session *session, u64 cooki
 	return err != -EBUSY || again;
 }
 
-/* It has not been written after all. False if its task has come by before. */
+/*
+ * It has not been written after all. False if there is no mark: its task has come by and
+ * taken it, or there was no memory for one.
+ */
 static bool perf_defer_unset_drained(struct perf_defer_session *session, u64 cookie)
 {
 	struct perf_defer_drained *drained;
@@ -493,7 +497,7 @@ static bool perf_defer_take_drained(struct perf_defer_session *session, u64 cook
 	if (!drained)
 		return false;
 
-	/* Of the two who look for it, perf_defer_set_drained() is the other, one writes. */
+	/* So does perf_defer_set_drained(): one of the two finds it set, and writes. */
 	again = xchg(&drained->again, 0);
 	kfree_rcu(drained, rcu);
 	return !again;
@@ -655,7 +659,7 @@ static bool perf_defer_is_ending(struct perf_defer_session *session)
 		time_before(jiffies, READ_ONCE(session->deadline) + HZ));
 }
 
-/* The first event of @session that can be read, be it disabled by now. */
+/* The first event of @session that has a buffer, even if it has been disabled. */
 static struct perf_event *perf_defer_first_readable(struct perf_defer_session *session)
 {
 	struct list_head *lists[] = { &session->outputs, &session->targets, &session->gone };
@@ -762,7 +766,10 @@ static void perf_defer_leave(struct perf_defer_output *output)
 	if (perf_defer_give(session, output))
 		return;
 
-	/* Somebody would have taken it, or whoever is disabling one has no room. */
+	/*
+	 * An event would have taken it and could not be asked, or nobody who is disabling
+	 * one has room for it.
+	 */
 	if (unlikely(output->missed || perf_defer_is_ending(session)))
 		perf_defer_count_lost(session);
 }
@@ -800,7 +807,7 @@ void perf_defer_cpu_exit(struct perf_event *event)
 	raw_spin_unlock(&session->lock);
 }
 
-/* Does it take records? One that is @gone does until it is freed. */
+/* Does it take records? One that is @gone does until it is disabled, or freed. */
 static bool perf_defer_counts_or(struct perf_event *event, bool gone)
 {
 	if (gone)
@@ -1030,8 +1037,8 @@ perf_defer_next_shared(struct perf_defer_session *session, unsigned long sharers
 
 /*
  * @session is about to ask for the current task's stack. Has it not before? Called in
- * any context. The callback is the task's own; and who ends the profile has had the
- * event disabled where it was counting, and so finds the bit as well.
+ * any context. The callback needs no barrier to see the bit: it runs in this task. Who
+ * ends the profile has disabled the event on this CPU before, and so sees it as well.
  */
 static bool perf_defer_share(struct perf_defer_session *session)
 {
@@ -1536,8 +1543,8 @@ void perf_defer_disable(struct perf_event *event)
  *
  * Context: Any, while nobody else disables it: ctx->mutex held, or ctx->lock by its own
  * task that enables it in an execve(). An inherited one may be enabled so while the event
- * that it is from is disabled: then that may count as one that takes records until it is
- * disabled again, and what it would have taken is not counted as lost.
+ * that it is from is disabled: then the latter may count as one that takes records until
+ * it is disabled again, and what it would have taken is not counted as lost.
  */
 void perf_defer_enable(struct perf_event *event)
 {
@@ -1662,7 +1669,7 @@ static bool perf_defer_leave_drained(struct perf_defer_session *session,
 /*
  * Returns 0; -EAGAIN for a task that is running, -EBUSY for one whose memory map
  * is locked, to be looked at once more if there is time; -ENOSPC when the buffer
- * is full, and another event has its turn yet; -EACCES. One that is running when
+ * is full, and the turn of another event is still to come; -EACCES. One that is running when
  * it is @late is interrupted; or, -EALREADY, an event is left that takes what it writes
  * by itself, and has to be disabled, too. The @last time a locked one's stack is given
  * up: it is an empty one.
@@ -2100,7 +2107,8 @@ unsigned int perf_defer_drain_add(struct perf_event *event,
 /**
  * perf_defer_drain_begin - an event is about to be disabled
  * @drain:	@drain->event is the event, which stays until perf_defer_drain_end();
- *		the rest is set
+ *		the others are set, but for @drain->last, which each look at the tasks
+ *		sets
  *
  * Does nothing for an event without attr.defer_output.
  *

@@ -80,8 +80,8 @@
  * available. That is asked only where an NMI queued the work, for the kernel
  * moves the registers within an entry, too.
  *
- * A little of task context comes after the loop, too, with interrupts off: what
- * restores the FPU's registers can be traced. No interrupt is raised for that.
+ * Some code in task context runs after the loop, too, with interrupts off, and can
+ * be traced: what restores the FPU's registers. No interrupt is raised for that.
  * Requests other than an NMI's leave a second mark, which goes the same way as
  * the first. When the walk finds it gone, user space has run, and there is no
  * stack. A request in between, of the next entry, is refused (-EAGAIN): what waits
@@ -325,7 +325,7 @@ again:
 		 */
 		new = (u64)READ_ONCE(registrations) << STATE_COUNT |
 		      STATE_OPEN | mine | (nmi ? STATE_NMI : 0);
-		/* Before: who joins it looks for the mark. */
+		/* Ahead of the state: whoever joins the generation looks for the mark. */
 		if (!nmi)
 			arch_unwind_entry_ask();
 		if (unlikely(!try_cmpxchg64(&info->state, &state, new)))
@@ -346,7 +346,7 @@ again:
 		return 1;
 	}
 	new |= mine;
-	/* Also while bits wait that have become stale, it is queued. */
+	/* The work is queued also where the only bits that wait have become stale. */
 	if (!(state & UNWIND_WAITS_MASK)) {
 		if (nmi)
 			new |= STATE_NMI;
@@ -363,8 +363,8 @@ again:
 
 /*
  * Take from @info all who wait, and what their stack starts from. Returns the
- * state as it was. If they are @late it ends there: what is asked for in this
- * entry is of another stack.
+ * state as it was. If they are @late the generation ends here, without a mark: what
+ * is asked for in this entry is of another stack.
  */
 static __always_inline u64
 __unwind_take(struct unwind_task_info *info, bool late,
@@ -437,8 +437,8 @@ bool unwind_late(u64 state, const struct unwind_user_regs *then,
 EXPORT_SYMBOL_IF_KUNIT(unwind_late);
 
 /*
- * Has it for the current task? If it is not NULL, the registers were @before earlier
- * in this entry, and who waits now has asked since.
+ * As unwind_late(), for the current task and its registers now. If @before is not NULL,
+ * they were so earlier in this entry, and who waits now has asked since.
  */
 static __always_inline bool late_now(u64 state,
 				     const struct unwind_user_regs *then,
@@ -665,8 +665,8 @@ void unwind_deferred_exec(void)
 /**
  * unwind_deferred_exec_mmap - the current task's old image goes away now
  *
- * Until the task returns to user space its requests get a cookie, and then an
- * empty stack: there is none.
+ * Until the task returns to user space requests are accepted, and get an empty stack:
+ * the new image has not run yet.
  *
  * Context: Task context, interrupts off.
  */
@@ -837,8 +837,8 @@ int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
 	guard(preempt_notrace)();
 
 	/*
-	 * Where time is accounted on the way to user space, that comes behind the
-	 * marks: vtime_user_enter(). Context tracking says when.
+	 * With context tracking vtime_user_enter() runs when the marks have been taken
+	 * back, and can be probed. A request there would look like one of the next entry.
 	 */
 	if (unlikely(context_tracking_enabled_this_cpu()) && irqs_disabled() &&
 	    !interrupt_context_level())

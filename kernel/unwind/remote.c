@@ -338,7 +338,7 @@ static void remote_interrupt(void *data)
 	    (READ_ONCE(info->state) & STATE_NMI))
 		return;
 
-	/* In the handlers of a uprobe, behind which it hands that out by itself. */
+	/* It is in the handlers of a uprobe, and hands this out by itself after them. */
 	if (start->regs.at_entry)
 		return;
 
@@ -424,8 +424,9 @@ bool unwind_deferred_waits(struct unwind_work *work, struct task_struct *task)
  * called for it. The caller checks that the stack may be shown to whom it is for.
  *
  * Context: Task context, may sleep, but not for the task, its locks or its memory.
- * Without memory for what it notes of the task it takes a mutex, which the others that
- * have none hold as long as they look. With @interrupt it waits for a CPU that has interrupts off.
+ * If what it notes of the task cannot be allocated it uses a static note, under a mutex
+ * that is held for the whole call. With @interrupt it waits for a CPU that has interrupts
+ * off.
  * Return:
  * * 0		- @trace and @cookie are good. @trace->nr is 0 where there is none.
  * * -EBUSY	- @cookie is good; somebody holds the lock of the task's memory map

@@ -36,7 +36,7 @@
 #include "user.h"
 
 /*
- * A fault may never come back: of a device that is served by user space. It ends when
+ * A fault may never complete, as on a device that user space serves. It ends when
  * the task is killed, but a task that is dying cannot be killed again: prepare_signal()
  * drops signals for a process that exits, and nobody wakes a thread behind
  * exit_signals(). Of an execve() others may wait for cred_guard_mutex meanwhile, and it
@@ -58,7 +58,7 @@ static bool user_fault_allowed(void)
  */
 static bool user_serves(struct vm_area_struct *vma)
 {
-	/* Under overlayfs, or a FUSE that passes through, it is the file that has the pages. */
+	/* With overlayfs or FUSE passthrough vm_file is the backing file: that one counts. */
 	return userfaultfd_missing(vma) || userfaultfd_minor(vma) ||
 	       (vma->vm_file &&
 		file_inode(vma->vm_file)->i_sb->s_magic == FUSE_SUPER_MAGIC);
@@ -342,8 +342,8 @@ static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace,
  * Context: Task context of a task with an mm. May fault and sleep, and take mmap_lock
  * for reading; a fault that does not come back ends when the task is killed. Of a page
  * that userfaultfd or FUSE would bring, and of a task that is dying or in an execve(),
- * only what is present is read. Or an interrupt of such a task, with page faults
- * disabled.
+ * only what is present is read. Or an interrupt that came while such a task ran, with
+ * page faults disabled: then it does not sleep.
  */
 void unwind_user_regs(struct unwind_stacktrace *trace,
 		      const struct unwind_user_regs *regs, unsigned int max)
