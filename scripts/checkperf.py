@@ -158,16 +158,16 @@ def read_all(perf, name, directory):
 NOT_THERE = r'"\[user callchain not available\]"'
 PAGES = {
     "perf-record": [("--call-graph", [
-        r'"defer":', r'"nodefer":', "with a warning when user callchains cannot",
+        r'"defer":', r'"nodefer":', "warn when user callchains cannot be",
         r'"--call-graph fp,nodefer,32"', 'go with "dwarf" and "lbr"',
         "counted in the last line", "--switch-output"])],
     "perf-script": [("--merge-callchains", [
         "--no-merge-callchains", r"DEFERRED CALLCHAIN \[cookie: b00000006\]",
         NOT_THERE, "stderr", "dlfilters"])],
-    "perf-report": [("--stats", ["deferred user callchains", NOT_THERE])],
+    "perf-report": [("--stats", ["user callchains were deferred", NOT_THERE])],
     "perf-inject": [("--merge-callchains", ["ordinary callchains",
                                             "passed through",
-                                            "no timestamps"])],
+                                            "without timestamps"])],
     "perf-config": [("call-graph.*", ["'fp,nodefer'"])],
     "perf-top": [("--call-graph", ['"nodefer"'])],
     "perf-trace": [("--call-graph", ["'fp,nodefer'"]),
