@@ -16,6 +16,10 @@
  * be built with the headers of any kernel, and runs on one without the series,
  * where it leaves out the deferred modes.
  *
+ * What it costs that two threads take turns, through pipes, where nothing is traced:
+ * each of their calls returns to user space behind a switch of tasks, and has the
+ * FPU's registers to load. That is the mode untraced-switch, and a call a turn.
+ *
  * And what a profile of the whole system costs that is set up and ends again, by
  * the number of threads there are, which are asleep and not sampled. That is the
  * time of the thread which does it, without what it waits for; and, as "cancel",
@@ -487,6 +491,55 @@ static void run(const struct mode *mode, unsigned int depth)
 	fflush(stdout);
 }
 
+/* So few that a round ends before the next tick of the clock. */
+#define TURNS		100
+
+static int to[2], from[2];
+
+static void turn(int in, int out)
+{
+	char byte;
+
+	if (read(in, &byte, 1) != 1 || write(out, &byte, 1) != 1)
+		die("a pipe");
+}
+
+static void *take_turns(void *unused)
+{
+	for (;;)
+		turn(to[0], from[1]);
+	return unused;
+}
+
+static void run_switches(void)
+{
+	uint64_t best = UINT64_MAX, taken;
+	pthread_t thread;
+	char byte;
+
+	if (pipe(to) || pipe(from))
+		die("pipe");
+	errno = pthread_create(&thread, NULL, take_turns, NULL);
+	if (errno)
+		die("pthread_create");
+	for (unsigned int i = 0; i < rounds; i++) {
+		/* The thread waits, and a tick has been. */
+		usleep(20000);
+		if (write(to[1], "", 1) != 1)
+			die("a pipe");
+		taken = now();
+		for (unsigned int t = 0; t < TURNS; t++)
+			turn(from[0], to[1]);
+		taken = now() - taken;
+		if (read(from[0], &byte, 1) != 1)
+			die("a pipe");
+		if (taken < best)
+			best = taken;
+	}
+	printf("untraced-switch 0 0 %lu 0 0\n", best * 1000 / TURNS);
+	fflush(stdout);
+}
+
 static void *stay_asleep(void *unused)
 {
 	for (;;)
@@ -663,6 +716,8 @@ static void all(void)
 				run(&modes[m], depths[d]);
 		close_mode();
 	}
+	if (!only || !strcmp(only, "untraced"))
+		run_switches();
 	if (!only)
 		all_profiles();
 }
