@@ -1354,8 +1354,10 @@ syscall_exit_to_user_mode:
 	{clear}
 	{end}
 .size syscall_exit_to_user_mode, . - syscall_exit_to_user_mode
+{fpu}
 handler: ret
 other: ret
+__fentry__: ret
 .data
 {data}
 counter: .quad 0
@@ -1371,7 +1373,7 @@ def other_exit_paths(layer):
     def link(name, **here):
         source, image = layer.log(f"{name}.S"), layer.log(f"{name}.elf")
         values = {"before": "", "callee": "handler", "more": "", "end": "ret",
-                  "clear": new, "data": "", **here}
+                  "clear": new, "data": "", "fpu": "", **here}
         with open(source, "w") as f:
             f.write(EXIT_PATH.format(**values))
         subprocess.run(["gcc", "-nostdlib", "-static", "-o", image, source,
@@ -1405,16 +1407,53 @@ def other_exit_paths(layer):
         compare(1, says, base, link(name, **here))
     compare(2, "the mask is in none of", base, link("none", clear="nop"))
 
-    # without COMPAT: a test for flags, and what is behind it is not compared
-    flags = "test ${}, %edi; je 1f; call other; {} 1:"
-    more = flags.format("0x4c4800", "call handler;")
-    base = link("base-64", clear=flags.format("0x4000", ""))
-    compare(0, "the mask is 0x4c4800", base, link("series-64", clear=more))
-    compare(1, "+nop", base, link("more-64", clear=more, more="nop"))
-    compare(1, "+nop", base, link("before-64", clear="nop; " + more))
+    # without COMPAT: a test for flags, and what is behind it is not compared; and
+    # the function that loads the FPU's registers
+    flags = "test ${}, {}; je 1f; call other; {} 1:"
+    more = flags.format("0xc0800", "%ebx", "call handler;")
+
+    def fpu(name, body):
+        return f""".globl {name}
+.type {name}, @function
+{name}:
+	test	$0x1, %al
+	jne	1f
+	{body}
+1:	ret
+.size {name}, . - {name}
+"""
+
+    old = fpu("switch_fpu_return",
+              "call __fentry__; mov 0x12(%rbx), %eax; lock andb $0xbf, 0x1(%rbx)")
+    name = "switch_fpu_return_to_user"
+    clear = "mov 0x34(%rbx), %eax; lock andq $0xfffffffffff3bfff, (%rbx)"
+    new = fpu(name, clear)
+    base = link("base-64", clear=flags.format("0x800", "%ebx", ""), fpu=old,
+                callee="switch_fpu_return")
+    # the compiler may look at a byte of them
+    base_byte = link("base-byte-64", clear=flags.format("0x8", "%bh", ""), fpu=old,
+                     callee="switch_fpu_return")
+    for one in (base, base_byte):
+        compare(0, "the mask is 0xc0800", one, link("series-64", clear=more, fpu=new,
+                                                    callee=name))
+    for part, says, here in (
+            ("more", "+nop", {"more": "nop"}),
+            ("before", "+nop", {"clear": "nop; " + more}),
+            ("callee", "+call <other>", {"callee": "other"}),
+            ("fpu", "+nop", {"fpu": fpu(name, "nop; " + clear)}),
+            ("fpu-less", "-clear flags", {"fpu": fpu(name, "mov 0x34(%rbx), %eax")}),
+            ("fpu-flags", "clears ['0x44000']", {
+                "fpu": fpu(name, clear.replace("f3", "fb"))}),
+            ("fpu-none", "there is none", {"fpu": fpu("other_fpu", clear),
+                                           "callee": "handler"})):
+        compare(1, says, base, link(f"{part}-64", **{
+            "clear": more, "fpu": new, "callee": name, **here}))
     compare(2, "0 times in the series", base, link(
-        "bits-64", clear=flags.format("0x5c4800", "")))
-    compare(2, "nothing tests for the flags", base, base)
+        "bits-64", clear=flags.format("0x1c0800", "%ebx", ""), fpu=new, callee=name))
+    compare(2, "nothing tests for the flags", *[link(
+        f"nothing-{part}-64", clear="nop", fpu=here, callee=callee)
+        for part, here, callee in (("base", old, "switch_fpu_return"),
+                                   ("series", new, name))])
 
 
 def lint():

@@ -149,7 +149,10 @@ arch_unwind_user_record(unsigned long fp, const unsigned int word,
  *
  *  - Without, nothing is cleared there. They are flags of thread_info::flags then, of
  *    which arch_exit_work() looks at some where any is set: it clears these as well.
- *    They lead through no exit loop.
+ *    They lead through no exit loop. What arch_exit_work() calls may set them again
+ *    where it is traced: the notifiers come before they are cleared, and what loads
+ *    the FPU's registers clears them once more, with TIF_NEED_FPU_LOAD. The rest is
+ *    not to be traced.
  *
  * The mark of the walk is set in task context only, that of a request by interrupts,
  * too, but not by NMIs. Either is set by one instruction, so that it does not matter

@@ -355,13 +355,15 @@ TEST_F_TIMEOUT(entry, nmi_in_every_instruction_of_a_request, 300)
 	EXPECT_LT(10, hits);
 }
 
-/* Sleep, so that the FPU's registers are another task's on the way out. */
-static void sleep_a_little(void *arg)
+/* On another CPU the FPU's registers have to be loaded, on the way out. */
+static void move_to(void *arg)
 {
-	struct timespec ts = { .tv_nsec = 1000000 };
 	struct call *c = arg;
+	cpu_set_t set;
 
-	ut_syscall2(&c->st, __NR_nanosleep, &ts, NULL);
+	CPU_ZERO(&set);
+	CPU_SET(c->nr, &set);
+	c->ret = ut_syscall3(&c->st, __NR_sched_setaffinity, 0, sizeof(set), &set);
 }
 
 /*
@@ -370,20 +372,24 @@ static void sleep_a_little(void *arg)
  */
 TEST_F(entry, nmi_behind_the_exit_work)
 {
+	unsigned int i, n, hits = 0;
+	int cpus[UT_MAX_CPUS], func;
 	struct call c = {};
 	struct ut_stack got;
-	struct ut_rec *r;
-	unsigned int i, n, hits = 0;
 	enum ut_kind kind;
-	int func;
+	struct ut_rec *r;
 
+	if (ut_online_cpus(cpus, UT_MAX_CPUS) < 2)
+		SKIP(return, "needs two CPUs");
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
-	func = ut_add_function(&self->s, "switch_fpu_return");
+	func = ut_add_function(&self->s, "restore_fpregs_from_fpstate");
 	ASSERT_LE(0, func);
 	for (i = 0; i < 20 && hits < 3; i++) {
 		ut_forget(&self->s);
 		ASSERT_EQ(0, ut_enable(&self->s));
-		ASSERT_EQ(0, ut_ladder(7, sleep_a_little, &c));
+		c.nr = cpus[i % 2];
+		ASSERT_EQ(0, ut_ladder(7, move_to, &c));
+		ASSERT_EQ(0, c.ret);
 		ut_disable(&self->s);
 		ASSERT_EQ(0, ut_drain(&self->s));
 		for (n = 0; (r = ut_sample(&self->s, func, 0, n)); n++) {
@@ -409,18 +415,23 @@ TEST_F(entry, nmi_behind_the_exit_work)
  */
 TEST_F(entry, probe_behind_the_exit_work)
 {
+	int cpus[UT_MAX_CPUS], probe;
 	struct call c = {};
 	struct ut_stack got;
 	unsigned int i, n;
 	struct ut_rec *r;
-	int probe;
 
+	if (ut_online_cpus(cpus, UT_MAX_CPUS) < 2)
+		SKIP(return, "needs two CPUs");
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
-	probe = ut_add_probe(&self->s, "kprobe", "switch_fpu_return", 0, false);
+	probe = ut_add_probe(&self->s, "kprobe", "restore_fpregs_from_fpstate", 0, false);
 	ASSERT_LE(0, probe);
 	ASSERT_EQ(0, ut_enable(&self->s));
-	for (i = 0; i < 20; i++)
-		ASSERT_EQ(0, ut_ladder(7, sleep_a_little, &c));
+	for (i = 0; i < 20; i++) {
+		c.nr = cpus[i % 2];
+		ASSERT_EQ(0, ut_ladder(7, move_to, &c));
+		ASSERT_EQ(0, c.ret);
+	}
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
 	for (n = 0; (r = ut_sample(&self->s, probe, 0, n)); n++) {
@@ -432,29 +443,27 @@ TEST_F(entry, probe_behind_the_exit_work)
 }
 
 /*
- * Not even the marks are taken back behind this one, in a kernel that has it and no 32-bit
+ * Not even the marks are taken back behind these, in a kernel that has them and no 32-bit
  * programs: a stack that is asked for there would be taken for one of the next entry.
  */
 TEST_F(entry, no_probe_behind_the_marks)
 {
+	static const char * const functions[] = {
+		"fpregs_assert_state_consistent",
+		"native_tss_update_io_bitmap",
+		"switch_fpu_return_to_user",
+	};
+	unsigned int i;
+
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
-	EXPECT_GT(0, ut_add_probe(&self->s, "kprobe", "fpregs_assert_state_consistent", 0,
-				  false));
-}
-
-static void move_to(void *arg)
-{
-	struct call *c = arg;
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(c->nr, &set);
-	c->ret = ut_syscall3(&c->st, __NR_sched_setaffinity, 0, sizeof(set), &set);
+	for (i = 0; i < ARRAY_SIZE(functions); i++)
+		EXPECT_GT(0, ut_add_probe(&self->s, "kprobe", functions[i], 0, false))
+			TH_LOG("%s", functions[i]);
 }
 
 /*
  * A tracepoint there comes too late, user space runs before the stack could be walked:
- * it is walked at once. On another CPU the registers have to be loaded.
+ * it is walked at once.
  */
 TEST_F(entry, behind_the_exit_work)
 {
