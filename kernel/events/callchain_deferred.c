@@ -659,11 +659,14 @@ static bool perf_defer_is_ending(struct perf_defer_session *session)
 		time_before(jiffies, READ_ONCE(session->deadline) + HZ));
 }
 
-/* The first event of @session that has a buffer, even if it has been disabled. */
+/*
+ * The first event of @session that has a buffer, even if it has been disabled. Where all
+ * of these have been unmapped, the first one: its descriptor is there to be asked.
+ */
 static struct perf_event *perf_defer_first_readable(struct perf_defer_session *session)
 {
 	struct list_head *lists[] = { &session->outputs, &session->targets, &session->gone };
-	struct perf_event *event;
+	struct perf_event *event, *first = NULL;
 	unsigned int i;
 
 	lockdep_assert_held(&session->lock);
@@ -672,9 +675,10 @@ static struct perf_event *perf_defer_first_readable(struct perf_defer_session *s
 		list_for_each_entry(event, lists[i], defer_entry) {
 			if (perf_defer_has_buffer(event))
 				return event;
+			first = first ?: event;
 		}
 	}
-	return NULL;
+	return first;
 }
 
 /*
@@ -1767,11 +1771,12 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 	if (!output.written) {
 		/*
 		 * Its buffer has been unmapped just now: the next event may have one.
-		 * Unless the task has come by, and left its stack to this one: lost. One
-		 * that wrote it by itself, as a sample had named it again, is taken for
-		 * such, too.
+		 * Unless there is none, or the task has come by, and left its stack to
+		 * this one: lost. One that wrote it by itself, as a sample had named it
+		 * again, is taken for such, too.
 		 */
-		if (perf_defer_leave_drained(session, task, output.record.cookie))
+		if (!perf_defer_is_last(drain) &&
+		    perf_defer_leave_drained(session, task, output.record.cookie))
 			err = -ENOSPC;
 		else
 			atomic64_inc(&event->lost_samples);
@@ -1977,11 +1982,13 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 	struct perf_defer_session *session = event->defer;
 	struct perf_defer_left *left, *next;
 	LIST_HEAD(list);
-	bool others, mine, ending, keep;
+	bool others, counts, mine, ending, keep;
 
 	scoped_guard(raw_spinlock_irq, &session->lock) {
 		/* Somebody else's buffer may have room for what this one has not. */
 		others = session->turns > drain->turn;
+		/* Its buffer may have been unmapped: it says what got lost with that. */
+		counts = drain->turn;
 		if (end) {
 			session->draining--;
 			perf_defer_end_turn(drain);
@@ -1991,7 +1998,7 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 		 * Behind the last one there is nobody to write it. Of those that are
 		 * disabled behind that none looks again, however many there are.
 		 */
-		if (mine && session->fresh && !session->turns &&
+		if ((mine || counts) && session->fresh && !session->turns &&
 		    perf_defer_last_takes(event))
 			WRITE_ONCE(session->fresh, false);
 		ending = perf_defer_is_ending(session);
@@ -2027,6 +2034,8 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 			perf_defer_write_remote(drain, &output);
 			/* Only where there are others may it be full. */
 			keep = output.full || (ending && !output.written);
+			if (unlikely(!keep && !output.written && counts))
+				atomic64_inc(&event->lost_samples);
 		}
 		if (keep) {
 			/* Who has a turn has not been here: it waits for @drain. */
@@ -2215,8 +2224,9 @@ static void perf_defer_drain_all(struct perf_defer_drain *drain)
  * an interrupt of each CPU on which one still is; where memory maps are locked at most
  * PERF_DEFER_LOCK_MS, once for each such task; where the event's CPU is offline, and
  * another one comes or goes, at most PERF_DEFER_HOTPLUG_MS; where other threads disable
- * events of the session, theirs. An event without a buffer hands out the stack of the current
- * task, no more.
+ * events of the session, theirs. An event that had no buffer before it was disabled hands
+ * out the stack of the current task, no more. One whose buffer is unmapped meanwhile counts
+ * as lost what no other event is left to take.
  *
  * Context: Task context, may sleep. No lock of the event or its context is held.
  * Takes the session's @drain.
@@ -2249,7 +2259,8 @@ void perf_defer_drain_end(struct perf_defer_drain *drain)
 	if (locked && !waiting)
 		/* Of the tasks that were walked from outside none waits. */
 		perf_defer_forget_drained(session);
-	else if (locked && perf_defer_has_buffer(event))
+	else if (locked && (drain->turn || perf_defer_has_buffer(event)))
+		/* It may have been unmapped since: then it counts them, if it is the last. */
 		perf_defer_drain_all(drain);
 
 	perf_defer_drain_left(drain, locked, true);

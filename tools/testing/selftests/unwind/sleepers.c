@@ -732,6 +732,7 @@ static int open_output_as(pid_t pid, int cpu, bool disabled)
 		.config		= PERF_COUNT_SW_DUMMY,
 		.sample_type	= UT_SAMPLE_TYPE,
 		.sample_id_all	= 1,
+		.read_format	= PERF_FORMAT_LOST,
 		.disabled	= disabled,
 	};
 
@@ -867,12 +868,14 @@ static void ladder_read_on(void *arg)
 
 #define TAKES	20
 
-TEST_F_TIMEOUT(at_the_end, buffer_taken_back, 200)
+/* With @last there is no other one: it counts what it has not written. */
+static void taken_back(struct __test_metadata *_metadata, struct ut_session *s, bool last)
 {
 	struct many *m = ut_shared(sizeof(*m));
-	struct ut_opts opts = { .pid = -1, .per_cpu = true, .pages = 256 };
+	struct ut_opts opts = { .pid = -1, .per_cpu = true, .pages = 256, .no_output = last };
 	struct taken_back t = {};
-	int i, round, missing = 0;
+	int i, round, missing, parts = 0;
+	__u64 count[2], before = 0;
 	struct ut_rec *r;
 	pthread_t id;
 
@@ -882,14 +885,14 @@ TEST_F_TIMEOUT(at_the_end, buffer_taken_back, 200)
 		ASSERT_EQ(0, pipe(m->sh[i].pipe));
 		ASSERT_EQ(0, ut_fork(&m->c[i], ladder_read_on, &m->sh[i]));
 	}
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read"));
-	t.fd = open_output_as(-1, self->s.ring[0].cpu, true);
+	ASSERT_EQ(0, ut_open(s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(s, "syscalls", "sys_enter_read"));
+	t.fd = open_output_as(-1, s->ring[0].cpu, true);
 	ASSERT_LE(0, t.fd);
 	for (round = 0; round < TAKES; round++) {
-		ASSERT_EQ(0, ioctl(t.fd, PERF_EVENT_IOC_SET_OUTPUT, self->s.ring[0].fd));
+		ASSERT_EQ(0, ioctl(t.fd, PERF_EVENT_IOC_SET_OUTPUT, s->ring[0].fd));
 		ASSERT_EQ(0, ioctl(t.fd, PERF_EVENT_IOC_ENABLE, 0));
-		ASSERT_EQ(0, ut_enable(&self->s));
+		ASSERT_EQ(0, ut_enable(s));
 		for (i = 0; i < MANY; i++) {
 			ASSERT_LE(0, round ? write(m->sh[i].pipe[1], "x", 1) : ut_go(&m->c[i]));
 			while (UT_READ(m->sh[i].tid) != round + 1)
@@ -902,22 +905,41 @@ TEST_F_TIMEOUT(at_the_end, buffer_taken_back, 200)
 		ASSERT_EQ(0, ioctl(t.fd, PERF_EVENT_IOC_DISABLE, 0));
 		ASSERT_EQ(0, pthread_join(id, NULL));
 		ASSERT_EQ(0, t.ret);
-		ASSERT_EQ(0, ut_disable(&self->s));
-		ASSERT_EQ(0, ut_drain(&self->s));
-		for (i = 0; i < MANY; i++) {
-			r = ut_sample(&self->s, 0, m->c[i].pid, 0);
+		ASSERT_EQ(0, ut_disable(s));
+		ASSERT_EQ(0, ut_drain(s));
+		for (i = 0, missing = 0; i < MANY; i++) {
+			r = ut_sample(s, 0, m->c[i].pid, 0);
 			ASSERT_NE(NULL, r);
-			missing += !ut_record_of(&self->s, m->c[i].pid, r->cookie);
-			EXPECT_EQ(1, ut_count_samples(&self->s, 0, m->c[i].pid));
+			missing += !ut_record_of(s, m->c[i].pid, r->cookie);
+			EXPECT_EQ(1, ut_count_samples(s, 0, m->c[i].pid));
 		}
-		ut_forget(&self->s);
+		ut_forget(s);
+		ASSERT_EQ(sizeof(count), read(t.fd, count, sizeof(count)));
+		/* All are missing where it had no buffer any more before it was disabled. */
+		if (!last || missing < MANY || count[1] != before)
+			EXPECT_EQ(last ? missing : 0, count[1] - before) TH_LOG("round %d", round);
+		if (!last)
+			EXPECT_EQ(0, missing);
+		parts += missing && missing < MANY;
+		before = count[1];
 	}
-	EXPECT_EQ(0, missing);
+	if (last)
+		TH_LOG("%d times in the middle", parts);
 	for (i = 0; i < MANY; i++) {
 		kill(m->c[i].pid, SIGKILL);
 		ut_wait(&m->c[i]);
 	}
 	close(t.fd);
+}
+
+TEST_F_TIMEOUT(at_the_end, buffer_taken_back, 200)
+{
+	taken_back(_metadata, &self->s, false);
+}
+
+TEST_F_TIMEOUT(at_the_end, last_buffer_taken_back, 200)
+{
+	taken_back(_metadata, &self->s, true);
 }
 
 /* Who asked for three frames does not get more because the task was asleep. */
@@ -3105,6 +3127,65 @@ TEST_F_TIMEOUT(at_the_end, left_while_stuck, 60)
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_UNRESOLVED));
 	close(bare);
 	ut_close(&own);
+}
+
+/*
+ * The buffer of the last event is unmapped while who disables that is held up. Nobody
+ * writes what is left, so it is counted: of who is asleep, and of who disables.
+ */
+TEST_F_TIMEOUT(at_the_end, unmapped_meanwhile, 60)
+{
+	struct stuck st = { .s = &self->s };
+	struct ut_session calls, asleep;
+	__u64 samples, others, again;
+	struct ut_opts opts = {};
+	struct ut_fuse fuse;
+	pthread_t id;
+
+	self->sh->how = PAUSE;
+	ASSERT_EQ(0, ut_fork(&self->c, ladder_asleep, self->sh));
+	ASSERT_EQ(0, ut_device_page(&fuse));
+	st.fp = (unsigned long)fuse.page;
+	ASSERT_EQ(0, pthread_create(&id, NULL, stuck_disabler, &st));
+	while (!UT_READ(st.tid))
+		usleep(100);
+
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	opts.no_output = true;
+	ASSERT_EQ(0, ut_open(&asleep, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&asleep, "syscalls", "sys_enter_pause"));
+	opts.pid = st.tid;
+	ASSERT_EQ(0, ut_open(&calls, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&calls, "syscalls", "sys_enter_ioctl"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_enable(&asleep));
+	ASSERT_EQ(0, ut_enable(&calls));
+	ASSERT_EQ(0, ut_go(&self->c));
+	wait_called(self->sh);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+
+	__atomic_store_n(&st.go, 1, __ATOMIC_RELEASE);
+	/* It is stuck: its page is asked for. */
+	ASSERT_TRUE(ut_wait_state(st.tid, "D"));
+	ut_ring_unmap(&self->s.ring[0]);
+	ut_fuse_end(&fuse);
+	pthread_join(id, NULL);
+
+	ASSERT_EQ(0, ut_drain(&asleep));
+	ASSERT_EQ(0, ut_drain(&calls));
+	ASSERT_EQ(1, ut_count_samples(&asleep, 0, self->c.pid));
+	ASSERT_EQ(1, ut_count_samples(&calls, 0, st.tid));
+	ASSERT_EQ(0, ut_lost(&self->s, &samples, &others));
+	EXPECT_EQ(2, others);
+	/* Once, and not when the task comes by. */
+	kill(self->c.pid, SIGKILL);
+	ut_wait(&self->c);
+	self->c.pid = 0;
+	ASSERT_EQ(0, ut_lost(&self->s, &samples, &again));
+	EXPECT_EQ(others, again);
+	ut_close(&asleep);
+	ut_close(&calls);
 }
 
 /*
