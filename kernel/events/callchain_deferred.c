@@ -141,7 +141,8 @@ struct perf_defer_drained {
  *		looked at, and what could be had of them had been written
  * @tried:	the same, when the time was over for those of whom nothing could be had
  * @given_up:	the same, when it was the last one for which it was over; until there is
- *		another @deadline, which sets it to 0
+ *		another @deadline, which sets it to 0. What those write that no event takes
+ *		is counted as lost
  * @drained:	the stacks that were walked from outside, by their cookies
  * @free_work:	frees it where sleeping is all right
  * @drain:	held by who writes stacks at the end of a profile; outside of
@@ -756,6 +757,20 @@ static bool perf_defer_give(struct perf_defer_session *session,
 	return false;
 }
 
+/*
+ * Is the profile over, and were some of those who waited given up? What is not written
+ * from then on nobody else counts.
+ */
+static bool perf_defer_is_given_up(struct perf_defer_session *session)
+{
+	/*
+	 * Behind perf_defer_is_ending(). Pairs with the smp_wmb() in
+	 * perf_defer_drain_all(): who does not find the one ending sees what it gave up.
+	 */
+	smp_rmb();
+	return READ_ONCE(session->given_up);
+}
+
 /* Leave the stack with who is disabling an event of the session, if anybody. */
 static void perf_defer_leave(struct perf_defer_output *output)
 {
@@ -772,9 +787,10 @@ static void perf_defer_leave(struct perf_defer_output *output)
 
 	/*
 	 * An event would have taken it and could not be asked, or nobody who is disabling
-	 * one has room for it.
+	 * one has room for it, or who disabled the last one has not waited for it.
 	 */
-	if (unlikely(output->missed || perf_defer_is_ending(session)))
+	if (unlikely(output->missed || perf_defer_is_ending(session) ||
+		     perf_defer_is_given_up(session)))
 		perf_defer_count_lost(session);
 }
 
@@ -2165,7 +2181,7 @@ static unsigned long perf_defer_deadline(struct perf_defer_drain *drain)
 		WRITE_ONCE(session->deadline,
 			   jiffies + msecs_to_jiffies(PERF_DEFER_DRAIN_MS));
 		session->full = NULL;
-		session->given_up = 0;
+		WRITE_ONCE(session->given_up, 0);
 	}
 	if (last)
 		WRITE_ONCE(session->fresh, false);
@@ -2197,8 +2213,14 @@ static void perf_defer_drain_all(struct perf_defer_drain *drain)
 			break;
 		/* Who has just come out is about to leave a stack. */
 		if (err == -EAGAIN && late && !more--) {
-			if (drain->last)
-				event->defer->given_up = event->defer->tried;
+			if (drain->last) {
+				WRITE_ONCE(event->defer->given_up, event->defer->tried);
+				/*
+				 * Until perf_defer_drain_left() ends it, they may leave
+				 * it here. Pairs with perf_defer_is_given_up().
+				 */
+				smp_wmb();
+			}
 			break;
 		}
 

@@ -1625,6 +1625,38 @@ TEST_F_TIMEOUT(at_the_end, many_events_of_the_dead, 120)
 	disables_of_the_dead(_metadata, &self->s, &self->c);
 }
 
+/*
+ * Who is not waited for any more at the end of a profile finds nobody to take its stack: it
+ * is counted then, once.
+ */
+TEST_F_TIMEOUT(at_the_end, given_up_then_counted, 60)
+{
+	struct ut_opts opts = {};
+	__u64 samples, others;
+	struct ut_fuse fuse;
+
+	ASSERT_EQ(0, ut_device_page(&fuse));
+	ASSERT_EQ(0, ut_fork(&self->c, stuck_in_the_walk, fuse.page));
+	opts.pid = self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "D"));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_lost(&self->s, &samples, &others));
+	EXPECT_EQ(0, others);
+
+	ut_fuse_end(&fuse);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_EQ(1, ut_count_samples(&self->s, 0, self->c.pid));
+	EXPECT_EQ(0, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
+	ASSERT_EQ(0, ut_lost(&self->s, &samples, &others));
+	EXPECT_EQ(0, samples);
+	EXPECT_EQ(1, others);
+}
+
 #define SLOTS	20	/* more than there are */
 
 /* A profiler that takes a slot or, where none is left, shares one, and samples on. */
