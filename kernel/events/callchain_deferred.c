@@ -1068,21 +1068,33 @@ static bool perf_defer_share(struct perf_defer_session *session)
 	       !test_and_set_bit(session->sharer, sharers);
 }
 
-/* It does not wait after all, unless an interrupt in between has asked for it. */
+/*
+ * It does not wait after all, unless an interrupt has asked for it. Who has done so keeps
+ * the bit, or perf_defer_is_shared_with() would pass by. An NMI may ask just before the
+ * bit is cleared, which is set again then: interrupts are off until it is, so an event
+ * that has asked is disabled behind that, by an interrupt of this CPU, see above.
+ */
 static void perf_defer_unshare(struct perf_defer_session *session)
 {
-	clear_bit(session->sharer, &current->perf_defer_sharers);
+	guard(irqsave)();
 	if (unwind_deferred_waits(&shared_client.work, current))
+		return;
+	clear_bit(session->sharer, &current->perf_defer_sharers);
+	if (unlikely(unwind_deferred_waits(&shared_client.work, current)))
 		set_bit(session->sharer, &current->perf_defer_sharers);
 }
 
 /* For whom is the stack of the current task that has been taken? */
 static unsigned long perf_defer_take_sharers(void)
 {
-	unsigned long sharers = xchg(&current->perf_defer_sharers, 0);
+	unsigned long sharers;
 	unsigned int bit;
 
-	/* Some may have asked since it was taken, for the next one. */
+	/* As in perf_defer_unshare(): some may have asked since, for the next one. */
+	guard(irqsave)();
+	if (unlikely(unwind_deferred_waits(&shared_client.work, current)))
+		return READ_ONCE(current->perf_defer_sharers);
+	sharers = xchg(&current->perf_defer_sharers, 0);
 	if (unlikely(unwind_deferred_waits(&shared_client.work, current))) {
 		for_each_set_bit(bit, &sharers, BITS_PER_LONG)
 			set_bit(bit, &current->perf_defer_sharers);
