@@ -136,7 +136,8 @@ struct perf_defer_drained {
  * @gone:	those of them that were enabled when their CPU went offline; they are
  *		back in @outputs when they are disabled
  * @targets:	those of tasks, without the inherited ones; of both lists those that
- *		were disabled are last
+ *		were disabled, or do not take records otherwise, are behind one that
+ *		does, as soon as that is looked for
  * @settled:	how many had asked, or asked again, when last all who waited had been
  *		looked at, and what could be had of them had been written
  * @tried:	the same, when the time was over for those of whom nothing could be had
@@ -1587,6 +1588,27 @@ void perf_defer_enable(struct perf_event *event)
 }
 
 /*
+ * Does an event of the list take records, other than @event? It is the first one then, and
+ * those that do not, as their tasks are dead, are behind it: each is passed once, however
+ * many are disabled one after the other. Not turned where it is the first already: the list
+ * of a single one would look empty to who does not lock it, and so would its entry.
+ */
+static bool perf_defer_list_takes(struct list_head *list, struct perf_event *event)
+{
+	struct perf_event *other;
+
+	list_for_each_entry(other, list, defer_entry) {
+		if (other == event || !perf_defer_takes(other) ||
+		    !perf_defer_has_buffer(other))
+			continue;
+		if (!list_is_first(&other->defer_entry, list))
+			list_rotate_to_front(&other->defer_entry, list);
+		return true;
+	}
+	return false;
+}
+
+/*
  * Does no other event of the session take records? Those that were disabled are at
  * the ends of the lists, so the first ones tell.
  */
@@ -1597,16 +1619,9 @@ static bool perf_defer_last_takes(struct perf_event *event)
 
 	lockdep_assert_held(&session->lock);
 
-	list_for_each_entry(other, &session->outputs, defer_entry) {
-		if (other != event && perf_defer_takes(other) &&
-		    perf_defer_has_buffer(other))
-			return false;
-	}
-	list_for_each_entry(other, &session->targets, defer_entry) {
-		if (other != event && perf_defer_takes(other) &&
-		    perf_defer_has_buffer(other))
-			return false;
-	}
+	if (perf_defer_list_takes(&session->outputs, event) ||
+	    perf_defer_list_takes(&session->targets, event))
+		return false;
 	list_for_each_entry(other, &session->gone, defer_entry) {
 		if (other != event && perf_defer_has_buffer(other))
 			return false;
