@@ -1128,6 +1128,37 @@ static int test__max_stack(struct test_suite *test __maybe_unused, int subtest _
 }
 
 /*
+ * Two kernel frames, and user callchains that go with them, are cut with them and were cut
+ * by the kernel, if it cuts where it does by default, and one that says that it does not:
+ * what is shown of each does not depend on the others, nor on when they are read.
+ */
+static int no_max_stack(void)
+{
+	static const u64 depths[] = { 125, 126, PERF_MAX_STACK_DEPTH, 150, 126 };
+	static const u64 shown[] = { 125, 125, 125, 150, 125 };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(depths); i++) {
+		put_sample(&gen, PID + 1, 100 * i + 10, 5 + i);
+		put_record(&gen, PID + 1, 100 * i + 20, 5 + i, UIP, depths[i], 0, 0);
+		put_round(&gen);
+	}
+	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, (int)ARRAY_SIZE(depths));
+	for (i = 0; i < ARRAY_SIZE(depths); i++) {
+		TEST_ASSERT_EQUAL("frames", (int)rt.seen[i].nr, (int)(4 + shown[i]));
+		TEST_ASSERT_VAL("outermost one", rt.seen[i].last == UIP + 16 * (shown[i] - 1));
+	}
+	TEST_ASSERT_EQUAL("not missing", (int)rt.stats.nr_deferred_missing, 0);
+	return 0;
+}
+
+static int test__no_max_stack(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return read_all_inputs(no_max_stack);
+}
+
+/*
  * Where one mapping does not take the whole file, as in a process of 32 bits, a record may
  * go on behind it, begin there, or be of a part that was mapped before.
  */
@@ -1242,6 +1273,7 @@ static struct test_case tests__callchain_defer[] = {
 	TEST_CASE("malformed deferred callchains", malformed),
 	TEST_CASE("duplicate deferred callchains", duplicates),
 	TEST_CASE("deferred callchain depth", max_stack),
+	TEST_CASE("deferred callchain depth, not in the data", no_max_stack),
 	TEST_CASE("deferred callchains in parts of a file", mappings),
 	TEST_CASE("deferred callchains of several machines", machines),
 	{	.name = NULL, }

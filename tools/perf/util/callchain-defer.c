@@ -208,7 +208,6 @@ struct callchain_defer {
 	/* the first pass went to the end, all records are good */
 	bool			all_good;
 	u64			seed;
-	u64			longest;
 	/* index of a file */
 	u32			*hashes;
 	u64			*locs;
@@ -727,13 +726,10 @@ static int defer_index__record(struct callchain_defer *cd, const void *raw,
 		event = (void *)copy;
 	}
 
-	if (defer_rec__parse(cd, event) && defer_rec__good(&cd->rec)) {
-		if (cd->rec.callchain->nr > cd->longest)
-			cd->longest = cd->rec.callchain->nr;
+	if (defer_rec__parse(cd, event) && defer_rec__good(&cd->rec))
 		err = defer_index__add(cd, event, loc);
-	} else {
+	else
 		cd->all_good = false;
-	}
 	free(copy);
 	return err;
 }
@@ -1073,9 +1069,6 @@ int callchain_defer__read(struct callchain_defer *cd, union perf_event *event,
 		cd->stats->nr_deferred_bad_records++;
 		return true;
 	}
-
-	if (cd->rec.callchain->nr > cd->longest)
-		cd->longest = cd->rec.callchain->nr;
 
 	return cd->merge && cd->indexed && !wanted;
 }
@@ -1563,14 +1556,18 @@ static void defer_task__exit(struct callchain_defer *cd, struct defer_tid tid, u
 
 /*
  * How many frames would an immediate callchain have had: the event's maximum,
- * which perf record notes, or what the sysctl was. Where that is not in the data,
- * no record is longer, and it is 127 if nobody changed it.
+ * which perf record notes, or what the sysctl was. Where that is not in the data, it
+ * was 127 if nobody changed it. It was more, one cannot tell how much, where the
+ * sample's part or the user's has more. What other samples have is of no matter: how
+ * much of the data was read by now depends on what it is read from.
  */
-static u64 defer_max_stack(struct callchain_defer *cd, const struct evsel *evsel)
+static u64 defer_max_stack(const struct evsel *evsel, u64 kernel, u64 user)
 {
 	if (evsel->core.attr.sample_max_stack)
 		return evsel->core.attr.sample_max_stack;
-	return max_t(u64, PERF_MAX_STACK_DEPTH, cd->longest);
+	if (kernel > PERF_MAX_STACK_DEPTH || user > PERF_MAX_STACK_DEPTH)
+		return ULLONG_MAX;
+	return PERF_MAX_STACK_DEPTH;
 }
 
 /*
@@ -1584,7 +1581,7 @@ static void defer_merge(struct callchain_defer *cd, const struct evsel *evsel,
 {
 	const struct ip_callchain *recorded = sample->callchain;
 	struct ip_callchain *chain = cd->chain;
-	u64 room = 0, max_stack = defer_max_stack(cd, evsel);
+	u64 room = 0, max_stack = defer_max_stack(evsel, frames, user ? user->nr : 0);
 
 	memcpy(chain->ips, recorded->ips, marker * sizeof(u64));
 	chain->nr = marker;
