@@ -799,7 +799,7 @@ static int defer_scan__compressed(struct callchain_defer *cd, struct defer_scan 
 	char *decomp;
 	int err = 0;
 
-	if (size < fixed || !scan->comp_len || scan->comp_len > SIZE_MAX - MAX_EVENT_SIZE) {
+	if (size < fixed || scan->comp_len > SIZE_MAX - MAX_EVENT_SIZE) {
 		cd->all_good = false;
 		return 0;
 	}
@@ -980,7 +980,7 @@ int callchain_defer__index(struct callchain_defer *cd, struct perf_session *sess
 	}
 
 	for (i = 0; i < cd->nr_files && !err; i++)
-		err = defer_index__scan(cd, i, session->header.env.comp_mmap_len);
+		err = defer_index__scan(cd, i, perf_session__comp_mmap_len(session));
 
 	cd->indexed = true;
 	return err;
