@@ -1289,7 +1289,8 @@ echo "{says}"
 
 def peer_perf(work):
     """bench/perf with PEER_PERF=: it is measured, too, and may print what it
-    likes; what is no program is refused by name."""
+    likes; what is no program is refused by name, and --large says that it does
+    not measure it."""
     perfs = {name: os.path.join(work, name)
              for name in ("base", "series", "peer", "not-executable")}
     log, figures = (os.path.join(work, name)
@@ -1301,11 +1302,11 @@ def peer_perf(work):
                                     else "the same"))
         os.chmod(path, 0o644 if name == "not-executable" else 0o755)
 
-    def bench(peer):
+    def bench(peer, *options):
         result = subprocess.run(
             [os.path.join(TOP, "bench", "perf"), "--build", work, "--base",
              perfs["base"], "--series", perfs["series"], "--samples", "20",
-             "--rounds", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+             "--rounds", "2", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, env=dict(os.environ, PEER_PERF=peer))
         return result.returncode, result.stdout, result.stderr
 
@@ -1329,6 +1330,15 @@ def peer_perf(work):
         # of each once for what it prints and, as it may be slow, once for the time
         if runs != 2 * len(cases):
             raise Failure(f"PEER_PERF={peer} was run {runs} times")
+        status, out, err = bench(peer, "--large", "20")
+        with open(log) as f:
+            runs = f.read()
+        os.unlink(log)
+        said = "--large measures the base and the series, not the peer "
+        if status or f"{perfs['peer']} " in runs or \
+                out.count(said) != bool(peer) or \
+                peer and f"{said}{peer}\n" not in out:
+            raise Failure(f"--large, PEER_PERF={peer}: {status}\n{out}{err}")
     for peer in (os.path.join(work, "none"), perfs["not-executable"], work):
         status, out, err = bench(peer)
         if status != 1 or out or os.path.exists(figures) or \
