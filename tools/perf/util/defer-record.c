@@ -75,6 +75,22 @@ static bool is_record_mode(const char *word)
 }
 
 /**
+ * callchain_param__refuse_mode - a record mode where there is one already
+ * @word: a word of a --call-graph option
+ *
+ * Return: true when it is one; that is told then.
+ */
+bool callchain_param__refuse_mode(const char *word)
+{
+	if (!is_record_mode(word))
+		return false;
+
+	pr_err("callchain: '%s' is one record mode too many, name only one of fp, dwarf and lbr\n",
+	       word);
+	return true;
+}
+
+/**
  * callchain_param__split_defer - take the words about deferral out of an option
  * @arg: argument of --call-graph or of call-graph.record-mode
  * @defer: what the words say, CALLCHAIN_DEFER_AUTO when there is none
@@ -103,7 +119,9 @@ char *callchain_param__split_defer(const char *arg, enum callchain_defer_mode *d
 		if (ret)
 			continue;
 
-		if (!mode && is_record_mode(word)) {
+		if (mode && callchain_param__refuse_mode(word))
+			goto out;
+		if (is_record_mode(word)) {
 			mode = word;
 			continue;
 		}

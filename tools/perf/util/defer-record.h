@@ -17,6 +17,7 @@ enum callchain_defer_mode {
 };
 
 int callchain_param__parse_defer_word(const char *word, enum callchain_defer_mode *defer);
+bool callchain_param__refuse_mode(const char *word);
 char *callchain_param__split_defer(const char *arg, enum callchain_defer_mode *defer);
 int callchain_param__apply_defer(struct callchain_param *param, enum callchain_defer_mode defer);
 

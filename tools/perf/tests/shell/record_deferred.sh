@@ -163,7 +163,9 @@ test_words()
 
 	for words in "dwarf,defer:'defer' goes with --call-graph fp only, not with dwarf" \
 		     "nodefer,lbr:'nodefer' goes with --call-graph fp only, not with lbr" \
-		     "fp,defer,nodefer:'defer' and 'nodefer' exclude each other"; do
+		     "fp,defer,nodefer:'defer' and 'nodefer' exclude each other" \
+		     "fp,defer,dwarf:'dwarf' is one record mode too many, name .*" \
+		     "defer,caller:'caller' is no number of frames, .* perf report -g"; do
 		said=${words#*:}
 		words=${words%%:*}
 		if perf record -o "$data" --call-graph "$words" -e cpu-clock -- true \
@@ -171,6 +173,20 @@ test_words()
 			fail "--call-graph $words"
 		else
 			check_messages "--call-graph $words is refused" "^callchain: $said$" 1
+		fi
+	done
+	# perf top has the words about printing in the same option, and numbers among them
+	for words in "fp,defer,dwarf:'dwarf' is one record mode too many, name .*" \
+		     "defer,0.5,fp,graf:Unknown --call-graph option value: graf" \
+		     "0.5,defer,graf:Unknown --call-graph option value: graf"; do
+		said=${words#*:}
+		words=${words%%:*}
+		if perf top --stdio --call-graph "$words" < /dev/null > /dev/null 2> "$log"; then
+			fail "perf top --call-graph $words"
+		else
+			check_messages "perf top --call-graph $words is refused" \
+				"^callchain: $said$" 1
+			check_messages "perf top --call-graph $words, nothing else" "^callchain:" 1
 		fi
 	done
 	# Of one event it is said, and the event has what the others have, as for all that
