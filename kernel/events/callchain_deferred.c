@@ -142,8 +142,9 @@ struct perf_defer_drained {
  *		looked at, and what could be had of them had been written
  * @tried:	the same, when the time was over for those of whom nothing could be had
  * @given_up:	the same, when it was the last one for which it was over; until there is
- *		another @deadline, which sets it to 0. What those write that no event takes
- *		is counted as lost
+ *		another @deadline, which sets it to 0
+ * @gave_up:	some who wait were given up since that deadline, by the last one or by
+ *		another. What is not written from then on is counted as lost
  * @drained:	the stacks that were walked from outside, by their cookies
  * @free_work:	frees it where sleeping is all right
  * @drain:	held by who writes stacks at the end of a profile; outside of
@@ -178,6 +179,7 @@ struct perf_defer_session {
 	unsigned long			settled;
 	unsigned long			tried;
 	unsigned long			given_up;
+	bool				gave_up;
 	struct xarray			drained;
 	struct work_struct		free_work;
 	/* one end of a profile at a time */
@@ -759,17 +761,28 @@ static bool perf_defer_give(struct perf_defer_session *session,
 }
 
 /*
- * Is the profile over, and were some of those who waited given up? What is not written
- * from then on nobody else counts.
+ * Has an event been disabled, and were some of those who waited given up? What is not
+ * written from then on nobody else counts.
  */
-static bool perf_defer_is_given_up(struct perf_defer_session *session)
+static bool perf_defer_gave_up(struct perf_defer_session *session)
 {
 	/*
-	 * Behind perf_defer_is_ending(). Pairs with the smp_wmb() in
-	 * perf_defer_drain_all(): who does not find the one ending sees what it gave up.
+	 * Behind perf_defer_is_ending(). Pairs with perf_defer_give_up(): who does not
+	 * find the one ending sees that it gave up.
 	 */
 	smp_rmb();
-	return READ_ONCE(session->given_up);
+	return READ_ONCE(session->gave_up);
+}
+
+/* With the session's @drain held. */
+static void perf_defer_give_up(struct perf_defer_session *session)
+{
+	WRITE_ONCE(session->gave_up, true);
+	/*
+	 * Until perf_defer_drain_left() ends it, they may leave it there. Pairs with
+	 * perf_defer_gave_up().
+	 */
+	smp_wmb();
 }
 
 /* Leave the stack with who is disabling an event of the session, if anybody. */
@@ -791,7 +804,7 @@ static void perf_defer_leave(struct perf_defer_output *output)
 	 * one has room for it, or who disabled the last one has not waited for it.
 	 */
 	if (unlikely(output->missed || perf_defer_is_ending(session) ||
-		     perf_defer_is_given_up(session)))
+		     perf_defer_gave_up(session)))
 		perf_defer_count_lost(session);
 }
 
@@ -2002,10 +2015,13 @@ static int perf_defer_drain_tasks(struct perf_defer_drain *drain,
 	 */
 	if (!err && (seen == max || max(waiting, perf_defer_waiting(session, NULL)) > seen))
 		err = -EAGAIN;
-	if (!err && all)
+	if (!err && all) {
 		WRITE_ONCE(session->settled, asked);
-	else if (late && err != -EBUSY && !left)
+	} else if (late && err != -EBUSY && !left) {
 		WRITE_ONCE(session->tried, asked);
+		if (err)
+			perf_defer_give_up(session);
+	}
 	return err;
 }
 
@@ -2025,13 +2041,13 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 	struct perf_defer_session *session = event->defer;
 	struct perf_defer_left *left, *next;
 	LIST_HEAD(list);
-	bool others, counts, mine, ending, keep;
+	bool others, had, mine, ending, keep;
 
 	scoped_guard(raw_spinlock_irq, &session->lock) {
 		/* Somebody else's buffer may have room for what this one has not. */
 		others = session->turns > drain->turn;
-		/* Its buffer may have been unmapped: it says what got lost with that. */
-		counts = drain->turn;
+		/* Its buffer may have been unmapped since it was about to be disabled. */
+		had = drain->turn;
 		if (end) {
 			session->draining--;
 			perf_defer_end_turn(drain);
@@ -2041,11 +2057,12 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 		 * Behind the last one there is nobody to write it. Of those that are
 		 * disabled behind that none looks again, however many there are.
 		 */
-		if ((mine || counts) && session->fresh && !session->turns &&
+		if ((mine || had) && session->fresh && !session->turns &&
 		    perf_defer_last_takes(event))
 			WRITE_ONCE(session->fresh, false);
 		ending = perf_defer_is_ending(session);
-		if (mine || !ending) {
+		/* Nor is there anybody to count it, then. */
+		if (mine || (!ending && perf_defer_last_takes(event))) {
 			list_splice_init(&session->left, &list);
 			WRITE_ONCE(session->nr_left, 0);
 		}
@@ -2077,7 +2094,7 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 			perf_defer_write_remote(drain, &output);
 			/* Only where there are others may it be full. */
 			keep = output.full || (ending && !output.written);
-			if (unlikely(!keep && !output.written && counts))
+			if (unlikely(!keep && !output.written))
 				atomic64_inc(&event->lost_samples);
 		}
 		if (keep) {
@@ -2208,7 +2225,8 @@ static unsigned long perf_defer_deadline(struct perf_defer_drain *drain)
 		WRITE_ONCE(session->deadline,
 			   jiffies + msecs_to_jiffies(PERF_DEFER_DRAIN_MS));
 		session->full = NULL;
-		WRITE_ONCE(session->given_up, 0);
+		session->given_up = 0;
+		WRITE_ONCE(session->gave_up, false);
 	}
 	if (last)
 		WRITE_ONCE(session->fresh, false);
@@ -2240,14 +2258,9 @@ static void perf_defer_drain_all(struct perf_defer_drain *drain)
 			break;
 		/* Who has just come out is about to leave a stack. */
 		if (err == -EAGAIN && late && !more--) {
-			if (drain->last) {
-				WRITE_ONCE(event->defer->given_up, event->defer->tried);
-				/*
-				 * Until perf_defer_drain_left() ends it, they may leave
-				 * it here. Pairs with perf_defer_is_given_up().
-				 */
-				smp_wmb();
-			}
+			if (drain->last)
+				event->defer->given_up = event->defer->tried;
+			perf_defer_give_up(event->defer);
 			break;
 		}
 

@@ -152,7 +152,7 @@ arch_unwind_user_record(unsigned long fp, const unsigned int word,
  *    They lead through no exit loop. What arch_exit_work() calls may set them again
  *    where it is traced: the notifiers come before they are cleared, and what loads
  *    the FPU's registers clears them once more, with TIF_NEED_FPU_LOAD. The rest is
- *    not to be traced.
+ *    not to be traced (but see the limits in Documentation/core-api/unwind_deferred.rst).
  *
  * The mark of the walk is set in task context only, that of a request by interrupts,
  * too, but not by NMIs. Either is set by one instruction, so that it does not matter

@@ -1627,34 +1627,61 @@ TEST_F_TIMEOUT(at_the_end, many_events_of_the_dead, 120)
 
 /*
  * Who is not waited for any more at the end of a profile finds nobody to take its stack: it
- * is counted then, once.
+ * is counted then, once, by some event of the session. With @more there is another one, of
+ * another task, which stays enabled.
  */
-TEST_F_TIMEOUT(at_the_end, given_up_then_counted, 60)
+static void given_up(struct __test_metadata *_metadata, struct ut_session *s,
+		     struct ut_child *c, bool more)
 {
+	__u64 samples, others, too = 0;
 	struct ut_opts opts = {};
-	__u64 samples, others;
+	struct ut_session other;
 	struct ut_fuse fuse;
 
 	ASSERT_EQ(0, ut_device_page(&fuse));
-	ASSERT_EQ(0, ut_fork(&self->c, stuck_in_the_walk, fuse.page));
-	opts.pid = self->c.pid;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_TRUE(ut_wait_state(self->c.pid, "D"));
-	ASSERT_EQ(0, ut_disable(&self->s));
-	ASSERT_EQ(0, ut_lost(&self->s, &samples, &others));
+	ASSERT_EQ(0, ut_fork(c, stuck_in_the_walk, fuse.page));
+	if (more) {
+		ASSERT_EQ(0, ut_open(&other, &opts));
+		ASSERT_EQ(0, ut_enable(&other));
+	}
+	opts.pid = c->pid;
+	ASSERT_EQ(0, ut_open(s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(s, "syscalls", "sys_enter_getppid"));
+	ASSERT_EQ(0, ut_enable(s));
+	ASSERT_EQ(0, ut_go(c));
+	ASSERT_TRUE(ut_wait_state(c->pid, "D"));
+	ASSERT_EQ(0, ut_disable(s));
+	ASSERT_EQ(0, ut_lost(s, &samples, &others));
 	EXPECT_EQ(0, others);
 
+	/* For a second the other one would still take it, when it is disabled. */
+	if (more)
+		sleep(2);
 	ut_fuse_end(&fuse);
-	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
-	ASSERT_EQ(0, ut_drain(&self->s));
-	EXPECT_EQ(1, ut_count_samples(&self->s, 0, self->c.pid));
-	EXPECT_EQ(0, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
-	ASSERT_EQ(0, ut_lost(&self->s, &samples, &others));
+	ASSERT_TRUE(ut_wait_state(c->pid, "S"));
+	ASSERT_EQ(0, ut_drain(s));
+	EXPECT_EQ(1, ut_count_samples(s, 0, c->pid));
+	EXPECT_EQ(0, ut_count(s, UT_RECORD_CALLCHAIN_DEFERRED, c->pid));
+	if (more) {
+		ASSERT_EQ(0, ut_disable(&other));
+		ASSERT_EQ(0, ut_drain(&other));
+		EXPECT_EQ(0, ut_count(&other, UT_RECORD_CALLCHAIN_DEFERRED, c->pid));
+		ASSERT_EQ(0, ut_lost(&other, &samples, &too));
+		ut_close(&other);
+	}
+	ASSERT_EQ(0, ut_lost(s, &samples, &others));
 	EXPECT_EQ(0, samples);
-	EXPECT_EQ(1, others);
+	EXPECT_EQ(1, others + too);
+}
+
+TEST_F_TIMEOUT(at_the_end, given_up_then_counted, 60)
+{
+	given_up(_metadata, &self->s, &self->c, false);
+}
+
+TEST_F_TIMEOUT(at_the_end, given_up_by_another, 60)
+{
+	given_up(_metadata, &self->s, &self->c, true);
 }
 
 #define SLOTS	20	/* more than there are */
