@@ -181,7 +181,8 @@ test_words()
 		     "0.5,defer,graf:Unknown --call-graph option value: graf"; do
 		said=${words#*:}
 		words=${words%%:*}
-		if timeout 60 perf top --stdio --call-graph "$words" < /dev/null > /dev/null 2> "$log"; then
+		if timeout 60 perf top --stdio --call-graph "$words" \
+		   < /dev/null > /dev/null 2> "$log"; then
 			fail "perf top --call-graph $words"
 		else
 			check_messages "perf top --call-graph $words is refused" \
