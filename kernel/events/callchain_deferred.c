@@ -801,7 +801,7 @@ static void perf_defer_leave(struct perf_defer_output *output)
 
 	/*
 	 * An event would have taken it and could not be asked, or nobody who is disabling
-	 * one has room for it, or who disabled the last one has not waited for it.
+	 * one has room for it, or who disabled one has not waited for it.
 	 */
 	if (unlikely(output->missed || perf_defer_is_ending(session) ||
 		     perf_defer_gave_up(session)))
