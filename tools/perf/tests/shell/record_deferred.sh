@@ -178,7 +178,8 @@ test_words()
 	# perf top has the words about printing in the same option, and numbers among them
 	for words in "fp,defer,dwarf:'dwarf' is one record mode too many, name .*" \
 		     "defer,0.5,fp,graf:Unknown --call-graph option value: graf" \
-		     "0.5,defer,graf:Unknown --call-graph option value: graf"; do
+		     "0.5,defer,graf:Unknown --call-graph option value: graf" \
+		     ".5,defer,graf:Unknown --call-graph option value: graf"; do
 		said=${words#*:}
 		words=${words%%:*}
 		if timeout 60 perf top --stdio --call-graph "$words" \
