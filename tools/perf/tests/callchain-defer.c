@@ -693,9 +693,17 @@ static int late(void)
 	put_sample(&gen, PID + 1, minute + 5, 8);
 	put_sample(&gen, PID + 2, minute + 6, 6);
 	put_round(&gen);
+	/* Two entries that end at the same time, the later one on a CPU that is read first */
+	put_sample(&gen, PID + 3, minute + 20, 12);
+	put_record(&gen, PID + 3, minute + 20, 12, UIP + 0x2000, 5, 0, 0);
+	put_sample(&gen, PID + 3, minute + 12, 11);
+	put_record(&gen, PID + 3, minute + 20, 11, UIP + 0x3000, 6, 0, 0);
+	put_round(&gen);
+	put_sample(&gen, PID + 3, minute + 30, 12);
+	put_round(&gen);
 
 	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
-	TEST_ASSERT_EQUAL("samples", rt.nr, 11);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 14);
 	TEST_ASSERT_VAL("before", merged(0, 10, PID + 1, UIP, 3));
 	TEST_ASSERT_VAL("just after", merged(1, 21, PID + 1, UIP, 3));
 	TEST_ASSERT_VAL("not sampled before", merged(6, minute, PID + 2, UIP + 0x1000, 4));
@@ -703,6 +711,9 @@ static int late(void)
 	TEST_ASSERT_VAL("next entry", merged(8, minute + 2, PID + 1, UIP + 0x4000, 3));
 	TEST_ASSERT_VAL("after the next", merged(9, minute + 5, PID + 1, UIP + 0x4000, 3));
 	TEST_ASSERT_VAL("twice", merged(10, minute + 6, PID + 2, UIP + 0x1000, 4));
+	TEST_ASSERT_VAL("tie, earlier", merged(11, minute + 12, PID + 3, UIP + 0x3000, 6));
+	TEST_ASSERT_VAL("tie, later", merged(12, minute + 20, PID + 3, UIP + 0x2000, 5));
+	TEST_ASSERT_VAL("after a tie", merged(13, minute + 30, PID + 3, UIP + 0x2000, 5));
 	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 0);
 	TEST_ASSERT_EQUAL("unused", (int)rt.stats.nr_deferred_unused, 2);
 	TEST_ASSERT_EQUAL("duplicate", (int)rt.stats.nr_deferred_duplicate, 1);

@@ -158,7 +158,7 @@ struct defer_rec {
 	struct ip_callchain	*callchain;
 };
 
-/* Queued record, by (tid, cookie), or a task's last one */
+/* Queued record, by (tid, cookie), or one of a task's last two */
 struct defer_node {
 	struct defer_tid	 tid;
 	u64			 cookie;
@@ -173,10 +173,10 @@ struct defer_entry {
 };
 
 /*
- * The kernel entry that a task is in, two earlier ones, and its last record.
- * Everything was read up to the time of @past, and @next takes its place when that
- * is true of it too: the time up to which everything was read can be behind @now
- * whenever one asks.
+ * The kernel entry that a task is in, two earlier ones, and its last two records:
+ * where their times are equal, one cannot tell which is the last one. Everything was
+ * read up to the time of @past, and @next takes its place when that is true of it
+ * too: the time up to which everything was read can be behind @now whenever one asks.
  */
 struct defer_task {
 	struct defer_tid	tid;
@@ -184,7 +184,7 @@ struct defer_task {
 	struct defer_entry	next;
 	struct defer_entry	past;
 	u64			seen;
-	struct defer_node	*last;
+	struct defer_node	*last[2];
 };
 
 /* What the queue has to know of a sample, without parsing all of it */
@@ -204,7 +204,8 @@ struct callchain_defer {
 	bool			has_machines;
 	bool			bad_record_warned;
 	bool			bad_sample_warned;
-	bool			bound_warned;
+	/* BIT(enum defer_bound) of those that were told */
+	unsigned int		bounds_warned;
 	/* the first pass went to the end, all records are good */
 	bool			all_good;
 	u64			seed;
@@ -383,11 +384,18 @@ static void defer_index__free(struct callchain_defer *cd)
 	cd->indexed = false;
 }
 
-static void defer_task__drop_last(struct defer_task *task)
+static void defer_node__delete(struct defer_node *node)
 {
-	if (task->last)
-		free(task->last->event);
-	zfree(&task->last);
+	if (node)
+		free(node->event);
+	free(node);
+}
+
+static void defer_task__delete(struct defer_task *task)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(task->last); i++)
+		defer_node__delete(task->last[i]);
+	free(task);
 }
 
 static void defer_queue__free(struct callchain_defer *cd)
@@ -403,10 +411,8 @@ static void defer_queue__free(struct callchain_defer *cd)
 	if (cd->by_event)
 		hashmap__clear(cd->by_event);
 	if (cd->tasks) {
-		hashmap__for_each_entry(cd->tasks, cur, bkt) {
-			defer_task__drop_last(cur->pvalue);
-			free(cur->pvalue);
-		}
+		hashmap__for_each_entry(cd->tasks, cur, bkt)
+			defer_task__delete(cur->pvalue);
 		hashmap__clear(cd->tasks);
 	}
 }
@@ -1012,12 +1018,21 @@ void callchain_defer__set_window(struct callchain_defer *cd,
 	}
 }
 
-/* Nobody will ask for the last record of a task any more. */
+/* Nobody will ask for the older one of the last records of a task any more. */
+static void defer_task__push_last(struct callchain_defer *cd, struct defer_task *task,
+				  struct defer_node *node)
+{
+	if (task->last[1] && !task->last[1]->used)
+		cd->stats->nr_deferred_unused++;
+	defer_node__delete(task->last[1]);
+	task->last[1] = task->last[0];
+	task->last[0] = node;
+}
+
 static void defer_task__forget_last(struct callchain_defer *cd, struct defer_task *task)
 {
-	if (task->last && !task->last->used)
-		cd->stats->nr_deferred_unused++;
-	defer_task__drop_last(task);
+	for (size_t i = 0; i < ARRAY_SIZE(task->last); i++)
+		defer_task__push_last(cd, task, NULL);
 }
 
 /**
@@ -1248,15 +1263,17 @@ static bool defer_entry__past(const struct defer_entry *entry, const struct defe
 	return entry->cookie != pk->cookie && entry->since > pk->time && entry->since <= read;
 }
 
-/* The kept record of a task, when it is of that kernel entry. */
+/* A kept record of a task, when there is one of that kernel entry. */
 static struct defer_node *defer_task__last(struct callchain_defer *cd, struct defer_tid tid,
 					   u64 cookie)
 {
 	struct defer_task *task = defer_task__find(cd, tid);
 
-	if (!task || !task->last || task->last->cookie != cookie)
-		return NULL;
-	return task->last;
+	for (size_t i = 0; task && i < ARRAY_SIZE(task->last); i++) {
+		if (task->last[i] && task->last[i]->cookie == cookie)
+			return task->last[i];
+	}
+	return NULL;
 }
 
 static bool defer_same_stack(const union perf_event *a, const union perf_event *b)
@@ -1345,6 +1362,45 @@ int callchain_defer__queued(struct callchain_defer *cd, struct ordered_events *o
 	}
 }
 
+/* What makes that samples do not wait for their user callchains any more */
+enum defer_bound {
+	DEFER_BOUND_QUEUE,
+	DEFER_BOUND_BYTES,
+	DEFER_BOUND_TIME,
+};
+
+static void defer_warn_bound(struct callchain_defer *cd, const struct ordered_events *oe)
+{
+	enum defer_bound bound = DEFER_BOUND_TIME;
+	char text[32];
+
+	if (oe->makes_room)
+		bound = DEFER_BOUND_QUEUE;
+	else if (oe->cur_alloc_size > cd->max_bytes)
+		bound = DEFER_BOUND_BYTES;
+
+	if (cd->bounds_warned & BIT(bound))
+		return;
+	cd->bounds_warned |= BIT(bound);
+
+	switch (bound) {
+	case DEFER_BOUND_QUEUE:
+		scnprintf(text, sizeof(text), "up to report.queue-size");
+		break;
+	case DEFER_BOUND_BYTES:
+		scnprintf(text, sizeof(text), "in %llu MiB",
+			  (unsigned long long)cd->max_bytes >> 20);
+		break;
+	case DEFER_BOUND_TIME:
+	default:
+		scnprintf(text, sizeof(text), "for %llu s",
+			  (unsigned long long)cd->max_wait / NSEC_PER_SEC);
+		break;
+	}
+	pr_warning("Held samples back %s, their user callchains did not come: delivering without\n",
+		   text);
+}
+
 /**
  * callchain_defer__must_wait - may an event not be delivered yet
  * @cd: the stacks of the input
@@ -1382,21 +1438,7 @@ bool callchain_defer__must_wait(struct callchain_defer *cd, struct ordered_event
 	    oe->cur_alloc_size <= cd->max_bytes)
 		return true;
 
-	if (!cd->bound_warned) {
-		char bound[32];
-
-		cd->bound_warned = true;
-		if (oe->makes_room)
-			scnprintf(bound, sizeof(bound), "up to report.queue-size");
-		else if (oe->cur_alloc_size > cd->max_bytes)
-			scnprintf(bound, sizeof(bound), "in %llu MiB",
-				  (unsigned long long)cd->max_bytes >> 20);
-		else
-			scnprintf(bound, sizeof(bound), "for %llu s",
-				  (unsigned long long)cd->max_wait / NSEC_PER_SEC);
-		pr_warning("Held samples back %s, their user callchains did not come: delivering without\n",
-			   bound);
-	}
+	defer_warn_bound(cd, oe);
 	return false;
 }
 
@@ -1504,7 +1546,7 @@ static union perf_event *defer_queue__find(struct callchain_defer *cd,
 	return found;
 }
 
-/* A record leaves the queue, whose memory may go: it is now its task's last one. */
+/* A record leaves the queue, whose memory may go: it is now one of its task's last. */
 static int defer_queue__keep(struct callchain_defer *cd, union perf_event *event)
 {
 	struct defer_node key, *node, *gone;
@@ -1534,8 +1576,7 @@ static int defer_queue__keep(struct callchain_defer *cd, union perf_event *event
 		free(node);
 		return -ENOMEM;
 	}
-	defer_task__forget_last(cd, task);
-	task->last = node;
+	defer_task__push_last(cd, task, node);
 	return 0;
 }
 
@@ -1550,7 +1591,7 @@ static void defer_task__exit(struct callchain_defer *cd, struct defer_tid tid, u
 	defer_task__forget_last(cd, task);
 	if (task->seen <= time) {
 		hashmap__delete(cd->tasks, (long)&tid, NULL, NULL);
-		free(task);
+		defer_task__delete(task);
 	}
 }
 
@@ -1765,6 +1806,19 @@ void callchain_defer__clear_desc(void *data, size_t size)
 }
 
 /**
+ * callchain_defer__nr_events - how many events there were, had nothing been deferred
+ * @stats: the counts
+ *
+ * What is lost is shown as a share of these.
+ *
+ * Return: the number of events that are no records with a user callchain.
+ */
+u64 callchain_defer__nr_events(const struct events_stats *stats)
+{
+	return (u64)stats->nr_events[0] - stats->nr_events[PERF_RECORD_CALLCHAIN_DEFERRED];
+}
+
+/**
  * callchain_defer__fprintf_stats - what became of the deferred user callchains
  * @stats: the counts
  * @fp: where to print them; nothing is printed when there was none
@@ -1803,7 +1857,6 @@ size_t callchain_defer__fprintf_stats(const struct events_stats *stats, FILE *fp
  * The frames that stand for something else than code: a symbol each, in a map of
  * its own, so that everything that shows frames can show them.
  */
-#define DEFER_MISSING_NAME	"[user callchain not available]"
 #define DEFER_COOKIE_NAME	"(cookie)"
 
 static pthread_once_t defer_syms_once = PTHREAD_ONCE_INIT;
@@ -1822,7 +1875,7 @@ static void defer_syms__init(void)
 	dso__set_loaded(dso);
 	/* Nobody is to look for its build ID */
 	dso__set_hit(dso);
-	defer_missing_sym = symbol__new(0, 1, STB_GLOBAL, STT_FUNC, DEFER_MISSING_NAME);
+	defer_missing_sym = symbol__new(0, 1, STB_GLOBAL, STT_FUNC, CALLCHAIN_DEFER__MISSING_NAME);
 	defer_cookie_sym = symbol__new(1, 1, STB_GLOBAL, STT_FUNC, DEFER_COOKIE_NAME);
 	if (defer_missing_sym && defer_cookie_sym) {
 		symbols__insert(dso__symbols(dso), defer_missing_sym);

@@ -70,9 +70,12 @@ int callchain_defer__deliver(struct callchain_defer *cd, union perf_event *event
 size_t callchain_defer__splice(union perf_event *to, const union perf_event *event,
 			       const struct perf_sample *sample, size_t chain_offset);
 void callchain_defer__clear_desc(void *data, size_t size);
+u64 callchain_defer__nr_events(const struct events_stats *stats);
 size_t callchain_defer__fprintf_stats(const struct events_stats *stats, FILE *fp);
 
 /* Frames that stand for what is not there */
+#define CALLCHAIN_DEFER__MISSING_NAME	"[user callchain not available]"
+
 struct symbol *callchain_defer__missing_symbol(void);
 int callchain_defer__append_missing(struct callchain_cursor *cursor, struct thread *thread);
 int callchain_defer__append_cookie(struct callchain_cursor *cursor, struct thread *thread,
