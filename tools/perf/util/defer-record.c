@@ -20,9 +20,13 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include <linux/compiler.h>
 #include <linux/kernel.h>
 #include <internal/cpumap.h>
 #include <perf/cpumap.h>
@@ -233,14 +237,20 @@ static bool words__have(const char *words, const char *word)
 static bool evsel__may_defer(struct evsel *evsel, const struct callchain_param *param)
 {
 	const struct evsel_config_term *term = evsel__get_config_term(evsel, CALLGRAPH);
+	const char *words;
 
 	if (!term) {
 		if (evsel__get_config_term(evsel, MAX_STACK))
 			return param->defer != CALLCHAIN_DEFER_NO;
 		return callchain_param__may_defer(param);
 	}
-	return words__have(term->val.str, "fp") && !words__have(term->val.str, "nodefer") &&
-	       (param->defer != CALLCHAIN_DEFER_NO || words__have(term->val.str, "defer"));
+	words = term->val.str;
+	if (words__have(words, "nodefer"))
+		return false;
+	/* Alone it says "fp", too, see callchain_param__split_defer() */
+	if (words__have(words, "defer"))
+		return !words__have(words, "dwarf") && !words__have(words, "lbr");
+	return words__have(words, "fp") && param->defer != CALLCHAIN_DEFER_NO;
 }
 
 /* And that of any of them, by a kernel that knows that? */
@@ -616,4 +626,60 @@ int evsel__disable_turn(const struct evsel *evsel)
 int evsel__enable_turn(const struct evsel *evsel)
 {
 	return evsel->core.attr.defer_output ? 0 : 1;
+}
+
+struct disabling {
+	struct evlist	*evlist;
+	bool		done;
+};
+
+static void *disabling__run(void *arg)
+{
+	struct disabling *disabling = arg;
+
+	evlist__disable(disabling->evlist);
+	/* Pairs with smp_load_acquire() in evlist__disable_reading(). */
+	smp_store_release(&disabling->done, true);
+	return NULL;
+}
+
+/**
+ * evlist__disable_reading - disable all events while their buffers are read
+ * @evlist: events, opened and mapped
+ * @read: reads the buffers; an error, which is negative, ends the reading
+ * @arg: for @read
+ *
+ * Disabling the event with defer_output makes the kernel write a callchain for each
+ * task asleep that has samples, all at once. There may be more of them than a buffer
+ * has room for, and what has none is lost. So a thread of its own disables the
+ * events, and @read is called by this one until that is done. Where there can be no
+ * such thread this one does both, one after the other.
+ *
+ * Signals are left to the threads that there were.
+ *
+ * Return: 0, or the first error of @read; the events are disabled anyway.
+ */
+int evlist__disable_reading(struct evlist *evlist, int (*read)(void *arg), void *arg)
+{
+	struct disabling disabling = { .evlist = evlist, };
+	sigset_t all, saved;
+	pthread_t thread;
+	int err = 0, ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	ret = pthread_create(&thread, NULL, disabling__run, &disabling);
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	if (ret) {
+		evlist__disable(evlist);
+		return 0;
+	}
+
+	while (!err && !smp_load_acquire(&disabling.done)) {
+		err = min(read(arg), 0);
+		/* Leave a CPU that it shares to the other one */
+		usleep(100);
+	}
+	pthread_join(thread, NULL);
+	return err;
 }

@@ -33,5 +33,6 @@ bool evlist__defers_callchains(struct evlist *evlist);
 void evlist__note_max_stack(struct evlist *evlist);
 int evsel__disable_turn(const struct evsel *evsel);
 int evsel__enable_turn(const struct evsel *evsel);
+int evlist__disable_reading(struct evlist *evlist, int (*read)(void *arg), void *arg);
 
 #endif /* __PERF_DEFER_RECORD_H */

@@ -235,6 +235,10 @@ test_leader()
 		check_bits "A leader with $term" 110 001
 		check_messages "A leader with $term, no warning" "WARNING" 0
 	done
+	# "defer" alone, of each event, is "fp,defer"
+	record -e "{page-faults/max-stack=8,call-graph=defer/,context-switches/call-graph=defer/}" \
+		-- true || return 0
+	check_bits "A leader with less than another asks for, in terms" 110 001
 	record --call-graph fp,defer,8 -e "{page-faults,context-switches/max-stack=16/}" \
 		-- true || return 0
 	check_bits "A leader with less than another asks for" 110 001
