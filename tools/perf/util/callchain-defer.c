@@ -236,6 +236,12 @@ struct callchain_defer {
 	u64			image[MAX_EVENT_SIZE / sizeof(u64)];
 };
 
+/**
+ * evlist__has_deferred_callchain - may there be deferred user callchains?
+ * @evlist: events, as they were opened or read
+ *
+ * Return: whether one of them has one of the two attribute bits.
+ */
 bool evlist__has_deferred_callchain(struct evlist *evlist)
 {
 	struct evsel *evsel;
@@ -304,6 +310,16 @@ static bool defer_task__equal(long key1, long key2, void *ctx __maybe_unused)
 	return defer_tid__equal(*a, *b);
 }
 
+/**
+ * callchain_defer__new - the deferred user callchains of one input
+ * @evlist: the events of the input, which may come to be known later
+ * @stats: where to count what became of them
+ *
+ * One thread at a time may use it: all functions share what they parse into. Merging
+ * is on, and samples wait for any time within CALLCHAIN_DEFER__PIPE_BYTES.
+ *
+ * Return: the new one, or NULL without memory.
+ */
 struct callchain_defer *callchain_defer__new(struct evlist *evlist,
 					     struct events_stats *stats)
 {
@@ -417,6 +433,10 @@ static void defer_queue__free(struct callchain_defer *cd)
 	}
 }
 
+/**
+ * callchain_defer__delete - forget all deferred user callchains of an input
+ * @cd: these, or NULL; the callchain of a merged sample is gone, too
+ */
 void callchain_defer__delete(struct callchain_defer *cd)
 {
 	if (!cd)
@@ -431,11 +451,24 @@ void callchain_defer__delete(struct callchain_defer *cd)
 	free(cd);
 }
 
+/**
+ * callchain_defer__set_merge - merge samples with their user callchains, or not
+ * @cd: the callchains of an input of which nothing was read, nor indexed
+ * @merge: false to have samples as they were recorded
+ */
 void callchain_defer__set_merge(struct callchain_defer *cd, bool merge)
 {
 	cd->merge = merge;
 }
 
+/**
+ * callchain_defer__set_bounds - for how long samples may wait for their user callchains
+ * @cd: the callchains of an input
+ * @nsec: time between such a sample and the newest event that was read, in ns
+ * @bytes: size of all events that are held back meanwhile
+ *
+ * This can be changed at any time.
+ */
 void callchain_defer__set_bounds(struct callchain_defer *cd, u64 nsec, u64 bytes)
 {
 	cd->max_wait = nsec;
@@ -955,7 +988,8 @@ static void defer_index__add_file(struct callchain_defer *cd, int fd, u64 start,
  * @cd: where to keep them
  * @session: session with the file or the directory
  *
- * Return: 0, also for an input with errors in it, or -ENOMEM.
+ * Return: 0, also for an input with errors in it, -ENOMEM, or -E2BIG for a directory of
+ * more than 65535 files.
  */
 int callchain_defer__index(struct callchain_defer *cd, struct perf_session *session)
 {

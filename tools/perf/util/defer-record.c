@@ -550,6 +550,10 @@ bool evsel__detect_missing_deferral(struct evsel *evsel)
 	return true;
 }
 
+/**
+ * evsel__disable_deferral - have the user callchain in each sample, as ever
+ * @evsel: event that is not open
+ */
 void evsel__disable_deferral(struct evsel *evsel)
 {
 	evsel->core.attr.defer_callchain = 0;
