@@ -679,6 +679,7 @@ int evlist__disable_reading(struct evlist *evlist, int (*read)(void *arg), void 
 		return 0;
 	}
 
+	/* Pairs with smp_store_release() in disabling__run(). */
 	while (!err && !smp_load_acquire(&disabling.done)) {
 		err = min(read(arg), 0);
 		/* Leave a CPU that it shares to the other one */
