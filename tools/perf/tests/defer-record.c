@@ -191,11 +191,11 @@ static struct evlist *configure(const char *events, const char *call_graph,
 		return NULL;
 
 	callchain_param = callchain_param_default;
+	callchain_param.enabled = call_graph;
 
 	if (parse_event(evlist, events) ||
 	    evlist__create_maps(evlist, &opts->target) ||
-	    (call_graph &&
-	     record_opts__parse_callchain(opts, &callchain_param, call_graph, false))) {
+	    (call_graph && parse_callchain_record_opt(call_graph, &callchain_param))) {
 		evlist__delete(evlist);
 		return NULL;
 	}
