@@ -10,6 +10,9 @@
  *
  * Events are copied before they are queued, each into memory of its own size, so
  * that AddressSanitizer sees what is read behind the end of one.
+ *
+ * What has raw data is taken for a tracepoint, with a format that is always the same: the
+ * files of the corpus that have formats are too few for samples to go with one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +25,7 @@
 #include <linux/err.h>
 #include <linux/kernel.h>
 #include <linux/perf_event.h>
+#include <traceevent/event-parse.h>
 #include <internal/lib.h>
 #include "addr_location.h"
 #include "callchain.h"
@@ -39,6 +43,7 @@
 #include "symbol_conf.h"
 #include "thread.h"
 #include "tool.h"
+#include "trace-event.h"
 #include "util.h"
 
 typedef int (fuzzer_init_t)(int *argc, char ***argv);
@@ -50,6 +55,28 @@ fuzzer_test_t LLVMFuzzerTestOneInput;
 
 /* The sum of all that was read, global, so that none of it is optimized away */
 u64 fuzz_session_sum;
+
+/* All that print formats have for what is not of a size that the format tells */
+static const char fuzz_format[] =
+	"name: fuzz\n"
+	"ID: 1\n"
+	"format:\n"
+	"\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+	"\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
+	"\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
+	"\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n"
+	"\n"
+	"\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:1;\n"
+	"\tfield:unsigned int len;\toffset:24;\tsize:4;\tsigned:0;\n"
+	"\tfield:__data_loc char[] name;\toffset:28;\tsize:4;\tsigned:1;\n"
+	"\tfield:__rel_loc unsigned long[] mask;\toffset:32;\tsize:4;\tsigned:0;\n"
+	"\n"
+	"print fmt: \"%s %s %s %s %s %d\", REC->comm, __get_str(name),\t"
+	"__print_hex(__get_dynamic_array(name), REC->len),\t"
+	"__print_array(REC->comm, REC->len / 4, 4),\t"
+	"__get_rel_bitmask(mask), REC->common_pid / REC->len\n";
+
+static struct tep_event *fuzz_event;
 
 static void read_chain(const struct ip_callchain *chain)
 {
@@ -79,6 +106,14 @@ static int fuzz_sample(const struct perf_tool *tool __maybe_unused,
 	read_chain(sample->recorded_callchain);
 	for (i = 0; i < sample->raw_size; i++)
 		fuzz_session_sum += ((u8 *)sample->raw_data)[i];
+	if (evsel->tp_format && sample->raw_data) {
+		const char *name = evsel__strval(evsel, sample, "name");
+
+		fuzz_session_sum += evsel__intval(evsel, sample, "len");
+		fuzz_session_sum += name ? strlen(name) : 0;
+		event_format__print(evsel->tp_format, sample->cpu, sample->raw_data,
+				    sample->raw_size);
+	}
 	for (i = 0; i < sample->user_stack.size; i++)
 		fuzz_session_sum += ((u8 *)sample->user_stack.data)[i];
 
@@ -105,6 +140,26 @@ static int fuzz_deferred(const struct perf_tool *tool __maybe_unused,
 	return 0;
 }
 
+static void take_for_tracepoints(struct evlist *evlist)
+{
+	struct evsel *evsel;
+
+	evlist__for_each_entry(evlist, evsel) {
+		if (evsel->core.attr.sample_type & PERF_SAMPLE_RAW)
+			evsel->tp_format = fuzz_event;
+	}
+}
+
+static int fuzz_attr(const struct perf_tool *tool, union perf_event *event,
+		     struct evlist **evlist)
+{
+	int err = perf_event__process_attr(tool, event, evlist);
+
+	if (*evlist)
+		take_for_tracepoints(*evlist);
+	return err;
+}
+
 static void read_session(int fd, bool merge, bool dump)
 {
 	char path[64];
@@ -126,7 +181,7 @@ static void read_session(int fd, bool merge, bool dump)
 	tool.fork	= perf_event__process_fork;
 	tool.exit	= perf_event__process_exit;
 	tool.lost	= perf_event__process_lost;
-	tool.attr	= perf_event__process_attr;
+	tool.attr	= fuzz_attr;
 	tool.event_update = perf_event__process_event_update;
 	tool.id_index	= perf_event__process_id_index;
 	tool.feature	= perf_event__process_feature;
@@ -139,9 +194,13 @@ static void read_session(int fd, bool merge, bool dump)
 	}
 
 	dump_trace = dump;
+	/* What was found of the format in the input before */
+	fuzz_event->flags &= ~(TEP_EVENT_FL_FAILED | TEP_EVENT_FL_PRINTRAW);
 	session = perf_session__new(&data, &tool);
 	if (!IS_ERR(session)) {
 		ordered_events__set_copy_on_queue(&session->ordered_events, true);
+		if (session->evlist)
+			take_for_tracepoints(session->evlist);
 		perf_session__process_events(session);
 		perf_session__fprintf_nr_events(session, stdout);
 		perf_session__delete(session);
@@ -152,6 +211,7 @@ static void read_session(int fd, bool merge, bool dump)
 int LLVMFuzzerInitialize(int *argc __maybe_unused, char ***argv __maybe_unused)
 {
 	int null = open("/dev/null", O_WRONLY);
+	struct tep_handle *tep;
 
 	/* What perf prints is of no interest; libFuzzer writes to stderr. */
 	if (null < 0 || dup2(null, STDOUT_FILENO) < 0)
@@ -164,6 +224,13 @@ int LLVMFuzzerInitialize(int *argc __maybe_unused, char ***argv __maybe_unused)
 	symbol_conf.try_vmlinux_path = false;
 	/* Nothing of this machine is to be read */
 	symbol_conf.kptr_restrict = true;
+
+	tep = tep_alloc();
+	if (!tep)
+		return -1;
+	tep_set_long_size(tep, sizeof(long));
+	if (tep_parse_format(tep, &fuzz_event, fuzz_format, strlen(fuzz_format), "fuzz"))
+		return -1;
 	return symbol__init(NULL);
 }
 

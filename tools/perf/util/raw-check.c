@@ -5,11 +5,23 @@
  * Where they are is told by the format, which is in the file as the samples are, and of
  * dynamic fields by the raw data themselves. What takes fields, libtraceevent first of
  * all, does not ask how much there is. So it is asked once, when a sample is delivered.
+ *
+ * Strings are taken up to their NUL. The kernel writes one, a file need not have it: raw
+ * data that do not end with one are replaced by a copy that does, see raw_check__close().
+ *
+ * And libtraceevent shows what the print format says: as many elements as a field has
+ * for a number, the one that a field has for an index, quotients. What of that cannot be
+ * done with a sample, or is not known to be possible, makes that the fields are shown
+ * one by one instead.
  */
-#include <byteswap.h>
+#include <stdlib.h>
 #include <string.h>
+#include <linux/ctype.h>
 #include <linux/kernel.h>
+#include <linux/log2.h>
+#include <linux/zalloc.h>
 #include <traceevent/event-parse.h>
+#include "debug.h"
 #include "evsel.h"
 #include "raw-check.h"
 #include "sample.h"
@@ -28,54 +40,507 @@ static void evsel__add_raw_fields(struct evsel *evsel, const struct tep_format_f
 
 		if (field->flags & TEP_FIELD_IS_DYNAMIC) {
 			/* Where it is, and how long */
-			end = max(end, (u64)(u32)field->offset + sizeof(u32));
+			end = max_t(u64, end, (u64)(u32)field->offset + sizeof(u32));
 			evsel->raw_dynamic = true;
 		}
-		evsel->raw_min_size = max((u64)evsel->raw_min_size, min(end, (u64)UINT_MAX));
+		evsel->raw_min_size = max_t(u64, evsel->raw_min_size, min_t(u64, end, UINT_MAX));
 	}
 }
 
-static bool has_dynamic_fields(const struct evsel *evsel, const struct perf_sample *sample)
+/*
+ * Where a dynamic field begins, and its length. The order of bytes is that of what has
+ * the formats: all others who take fields, and libtraceevent, go by that.
+ */
+static u32 raw_loc(const struct perf_sample *sample, const struct tep_format_field *field,
+		   u64 *start)
 {
-	const struct tep_format_field *field;
+	u32 loc = tep_read_number(field->event->tep, sample->raw_data + field->offset,
+				  sizeof(loc));
 
-	for (field = evsel->tp_format->format.fields; field; field = field->next) {
-		u32 loc;
-		u64 end;
+	*start = loc & 0xffff;
+	if (tep_field_is_relative(field->flags))
+		*start += field->offset + field->size;
+	return loc >> 16;
+}
+
+static bool has_dynamic_fields(const struct perf_sample *sample,
+			       const struct tep_format_field *field, bool *open_end)
+{
+	for (; field; field = field->next) {
+		u64 start, len;
 
 		if (!(field->flags & TEP_FIELD_IS_DYNAMIC))
 			continue;
-		memcpy(&loc, sample->raw_data + field->offset, sizeof(loc));
-		if (evsel->needs_swap)
-			loc = bswap_32(loc);
-		end = (loc & 0xffff) + (loc >> 16);
-		if (tep_field_is_relative(field->flags))
-			end += field->offset + field->size;
-		if (end > sample->raw_size)
+		len = raw_loc(sample, field, &start);
+		if (start + len > sample->raw_size)
+			return false;
+		/* One of no bytes can be where nothing is; %pIS looks at two of it */
+		if (start + sizeof(u16) > sample->raw_size)
+			*open_end = true;
+	}
+	return true;
+}
+
+/* Whose arguments they are, and of which sample, without which all numbers are 1. */
+struct raw_print {
+	struct tep_event *event;
+	const struct perf_sample *sample;
+	/* some of it depends on the sample */
+	bool depends;
+};
+
+static bool arg__is_possible(struct raw_print *print, struct tep_print_arg *arg);
+
+static struct tep_format_field *arg__field(const struct raw_print *print,
+					   struct tep_print_arg *arg)
+{
+	if (arg->field.field)
+		return arg->field.field;
+	return tep_find_any_field(print->event, arg->field.name);
+}
+
+static struct tep_format_field *dynamic_field(struct tep_format_field *field)
+{
+	return field && field->flags & TEP_FIELD_IS_DYNAMIC ? field : NULL;
+}
+
+static bool arg__value(const struct raw_print *print, struct tep_print_arg *arg, u64 *value);
+
+static bool arg__op_value(const struct raw_print *print, struct tep_print_arg *arg, u64 *value)
+{
+	const char *op = arg->op.op;
+	u64 left = 0, right;
+
+	/* One operand is the right one */
+	if (strcmp(op, "!") && strcmp(op, "~") && !arg__value(print, arg->op.left, &left))
+		return false;
+
+	if (!strcmp(op, "?")) {
+		/* Its right one has both */
+		arg = arg->op.right;
+		return arg && arg->type == TEP_PRINT_OP && !strcmp(arg->op.op, ":") &&
+		       arg__value(print, left ? arg->op.left : arg->op.right, value);
+	}
+
+	if (!arg__value(print, arg->op.right, &right))
+		return false;
+
+	if (!strcmp(op, "+"))
+		*value = left + right;
+	else if (!strcmp(op, "-"))
+		*value = left - right;
+	else if (!strcmp(op, "*"))
+		*value = left * right;
+	else if (!strcmp(op, "/") && right)
+		*value = left / right;
+	else if (!strcmp(op, "%") && right)
+		*value = left % right;
+	else if (!strcmp(op, "<<") && right < 64)
+		*value = left << right;
+	else if (!strcmp(op, ">>") && right < 64)
+		*value = left >> right;
+	else if (!strcmp(op, "&"))
+		*value = left & right;
+	else if (!strcmp(op, "|"))
+		*value = left | right;
+	else if (!strcmp(op, "~"))
+		*value = ~right;
+	else if (!strcmp(op, "!"))
+		*value = !right;
+	else if (!strcmp(op, "=="))
+		*value = left == right;
+	else if (!strcmp(op, "!="))
+		*value = left != right;
+	else if (!strcmp(op, "<"))
+		*value = left < right;
+	else if (!strcmp(op, "<="))
+		*value = left <= right;
+	else if (!strcmp(op, ">"))
+		*value = left > right;
+	else if (!strcmp(op, ">="))
+		*value = left >= right;
+	else if (!strcmp(op, "&&"))
+		*value = left && right;
+	else if (!strcmp(op, "||"))
+		*value = left || right;
+	else
+		return false;
+	return true;
+}
+
+/*
+ * What print formats have for a number of elements, and for what is divided by. In a
+ * type that is not its own it may be another one, and is not known.
+ */
+static bool arg__value(const struct raw_print *print, struct tep_print_arg *arg, u64 *value)
+{
+	struct tep_format_field *field;
+	unsigned long long number = 1;
+	u64 start;
+
+	if (!arg)
+		return false;
+
+	if (arg->type == TEP_PRINT_OP)
+		return arg__op_value(print, arg, value);
+
+	if (arg->type == TEP_PRINT_ATOM) {
+		number = strtoull(arg->atom.atom, NULL, 0);
+	} else if (arg->type == TEP_PRINT_FIELD) {
+		field = arg__field(print, arg);
+		if (!field || !is_power_of_2(field->size) || field->size > (int)sizeof(u64))
+			return false;
+		if (print->sample)
+			tep_read_number_field(field, print->sample->raw_data, &number);
+	} else if (arg->type == TEP_PRINT_DYNAMIC_ARRAY_LEN) {
+		field = dynamic_field(arg->dynarray.field);
+		if (!field)
+			return false;
+		if (print->sample)
+			number = raw_loc(print->sample, field, &start);
+	} else {
+		return false;
+	}
+	*value = number;
+	return true;
+}
+
+/*
+ * @count elements, of which libtraceevent takes the last 32 bits, of @size bytes each, or
+ * of the array's own size.
+ */
+static bool array__is_possible(struct raw_print *print, struct tep_print_arg *array,
+			       u32 count, u64 size)
+{
+	const struct perf_sample *sample = print->sample;
+	struct tep_format_field *field = NULL;
+	u64 start;
+
+	if (array && array->type == TEP_PRINT_FIELD)
+		field = arg__field(print, array);
+	else if (array && array->type == TEP_PRINT_DYNAMIC_ARRAY)
+		field = dynamic_field(array->dynarray.field);
+	if (!field)
+		return false;
+
+	print->depends = true;
+	if (!sample)
+		return true;
+
+	if (!size)
+		size = field->elementsize ?: sizeof(u64);
+	if (array->type == TEP_PRINT_FIELD)
+		start = field->offset;
+	else
+		raw_loc(sample, field, &start);
+	return start + count * size <= sample->raw_size;
+}
+
+static bool hex__is_possible(struct raw_print *print, const struct tep_print_arg_hex *hex)
+{
+	u64 count;
+
+	return arg__is_possible(print, hex->size) && arg__value(print, hex->size, &count) &&
+	       array__is_possible(print, hex->field, count, 1);
+}
+
+static bool int_array__is_possible(struct raw_print *print,
+				   const struct tep_print_arg_int_array *array)
+{
+	u64 count, size;
+
+	if (!arg__is_possible(print, array->count) ||
+	    !arg__value(print, array->count, &count) ||
+	    !arg__is_possible(print, array->el_size) ||
+	    !arg__value(print, array->el_size, &size))
+		return false;
+	/* Others are taken for that */
+	if (size != 2 && size != 4 && size != 8)
+		size = 1;
+	return array__is_possible(print, array->field, count, size);
+}
+
+static bool index__is_possible(struct raw_print *print, const struct tep_print_arg_op *op)
+{
+	struct tep_print_arg *array = op->left;
+	u64 index;
+
+	while (array && array->type == TEP_PRINT_TYPE)
+		array = array->typecast.item;
+
+	/* An int is taken for the place that it has */
+	return arg__is_possible(print, op->right) && arg__value(print, op->right, &index) &&
+	       index < USHRT_MAX && array__is_possible(print, array, index + 1, 0);
+}
+
+static bool op__is_possible(struct raw_print *print, const struct tep_print_arg_op *op)
+{
+	u64 value;
+
+	if (!strcmp(op->op, "["))
+		return index__is_possible(print, op);
+
+	/* Of the two only the one is evaluated that it is, if that is known. */
+	if (!strcmp(op->op, "?") && print->sample && op->right &&
+	    op->right->type == TEP_PRINT_OP && arg__value(print, op->left, &value))
+		return arg__is_possible(print, op->left) &&
+		       arg__is_possible(print, value ? op->right->op.left : op->right->op.right);
+
+	if (!strcmp(op->op, "/") || !strcmp(op->op, "%")) {
+		print->depends = true;
+		if (!arg__value(print, op->right, &value))
+			return false;
+		/* Without a sample it may be 1 - 1 of what is not the same there */
+		if (print->sample && !value)
+			return false;
+	}
+	return arg__is_possible(print, op->left) && arg__is_possible(print, op->right);
+}
+
+static bool args__are_possible(struct raw_print *print, struct tep_print_arg *arg)
+{
+	for (; arg; arg = arg->next) {
+		if (!arg__is_possible(print, arg))
 			return false;
 	}
 	return true;
+}
+
+/* Does libtraceevent stay in the raw data with an argument, and is able to evaluate it? */
+static bool arg__is_possible(struct raw_print *print, struct tep_print_arg *arg)
+{
+	/* Those of operators with one operand */
+	if (!arg)
+		return true;
+
+	switch ((int)arg->type) {
+	case TEP_PRINT_NULL:
+	case TEP_PRINT_ATOM:
+	case TEP_PRINT_FIELD:
+	case TEP_PRINT_BSTRING:
+		return true;
+	case TEP_PRINT_DYNAMIC_ARRAY:
+		return dynamic_field(arg->dynarray.field);
+	case TEP_PRINT_DYNAMIC_ARRAY_LEN:
+		/* It adds to where such a field begins, which is not asked for */
+		return dynamic_field(arg->dynarray.field) &&
+		       !tep_field_is_relative(arg->dynarray.field->flags);
+	case TEP_PRINT_STRING:
+		return dynamic_field(arg->string.field ?:
+				     tep_find_any_field(print->event, arg->string.string));
+	case TEP_PRINT_BITMASK:
+	case TEP_PRINT_CPUMASK:
+		return dynamic_field(arg->bitmask.field ?:
+				     tep_find_any_field(print->event, arg->bitmask.bitmask));
+	case TEP_PRINT_FLAGS:
+		return arg__is_possible(print, arg->flags.field);
+	case TEP_PRINT_SYMBOL:
+		return arg__is_possible(print, arg->symbol.field);
+	case TEP_PRINT_TYPE:
+		return arg__is_possible(print, arg->typecast.item);
+	case TEP_PRINT_FUNC:
+		return args__are_possible(print, arg->func.args);
+	case TEP_PRINT_HEX:
+	case TEP_PRINT_HEX_STR:
+		return hex__is_possible(print, &arg->hex);
+	case TEP_PRINT_INT_ARRAY:
+		return int_array__is_possible(print, &arg->int_array);
+	case TEP_PRINT_OP:
+		return op__is_possible(print, &arg->op);
+	default:
+		return false;
+	}
+}
+
+/* %pIS takes two bytes for a family of addresses before it looks at how many there are. */
+static bool address__is_possible(const struct raw_print *print, struct tep_print_arg *arg)
+{
+	const struct tep_format_field *field;
+
+	while (arg && arg->type == TEP_PRINT_TYPE)
+		arg = arg->typecast.item;
+	if (!arg || arg->type != TEP_PRINT_FIELD)
+		return true;
+	field = arg__field(print, arg);
+	return field && field->size >= (int)sizeof(u16);
+}
+
+/* A width or precision of more than anybody reads takes as much time as it is large. */
+#define MAX_WIDTH	1024
+
+static bool width__is_possible(struct raw_print *print, const char **fmt,
+			       struct tep_print_arg **arg)
+{
+	u64 value;
+
+	if (**fmt != '*')
+		return strtoul(*fmt, (char **)fmt, 10) <= MAX_WIDTH;
+	++*fmt;
+	if (!*arg)
+		return true;
+	print->depends = true;
+	if (!arg__value(print, *arg, &value))
+		return false;
+	*arg = (*arg)->next;
+	/* A negative one is none, and then it takes one that is not there. */
+	return (u32)value <= MAX_WIDTH;
+}
+
+/* What is printed of the arguments, and how long that is */
+static bool format__is_possible(struct raw_print *print)
+{
+	struct tep_print_arg *arg = print->event->print_fmt.args;
+	const char *fmt = print->event->print_fmt.format;
+
+	while (fmt && (fmt = strchr(fmt, '%')) != NULL) {
+		struct raw_print none = { .event = print->event };
+		bool possible, is_long;
+
+		if (*++fmt == '%') {
+			fmt++;
+			continue;
+		}
+		fmt += strspn(fmt, "-+ #0");
+		/* %*ph: what has no room is not shown, and a negative one is 0 */
+		if (*fmt == '*' && fmt[1] == 'p' && fmt[2] == 'h') {
+			possible = true;
+			arg = arg ? arg->next : NULL;
+			fmt++;
+		} else {
+			possible = width__is_possible(print, &fmt, &arg);
+		}
+		if (possible && *fmt == '.') {
+			fmt++;
+			possible = width__is_possible(print, &fmt, &arg);
+		}
+		is_long = *fmt == 'l';
+		fmt += strspn(fmt, "hlLqjzZt");
+		if (!possible || (is_long && *fmt == 's'))
+			return false;
+		if (fmt[0] == 'p' && strchr("iI", fmt[1]) && fmt[1] && fmt[2] == 'S' &&
+		    !address__is_possible(&none, arg))
+			return false;
+		arg = arg ? arg->next : NULL;
+	}
+	return true;
+}
+
+static bool print__is_possible(struct raw_print *print)
+{
+	return args__are_possible(print, print->event->print_fmt.args) &&
+	       format__is_possible(print);
+}
+
+/*
+ * Neither the print format nor, what PRINTRAW alone leaves, how it prints a number. This
+ * stays so: perf report prints some of its entries when the samples are gone.
+ */
+static void event__print_fields(struct tep_event *event)
+{
+	event->flags |= TEP_EVENT_FL_FAILED | TEP_EVENT_FL_PRINTRAW;
+}
+
+/* The print format of an event, and what of it depends on the sample, to begin with. */
+static void evsel__init_raw_check(struct evsel *evsel)
+{
+	struct tep_event *event = evsel->tp_format;
+	struct raw_print print = { .event = event };
+
+	evsel->raw_checked = true;
+	evsel__add_raw_fields(evsel, event->format.common_fields);
+	evsel__add_raw_fields(evsel, event->format.fields);
+
+	/* One that was not understood is not used. */
+	if (event->flags & TEP_EVENT_FL_FAILED)
+		return;
+
+	/* That of trace_printk() is in the sample. */
+	if (event->flags & TEP_EVENT_FL_ISBPRINT || !print__is_possible(&print)) {
+		pr_debug("%s: its print format is not known to stay in the raw data, its fields are shown\n",
+			 evsel__name(evsel));
+		event__print_fields(event);
+		return;
+	}
+	evsel->raw_print_depends = print.depends;
+}
+
+static void evsel__check_print(struct evsel *evsel, const struct perf_sample *sample,
+			       u64 file_offset)
+{
+	struct tep_event *event = evsel->tp_format;
+	struct raw_print print = { .event = event, .sample = sample };
+
+	if (event->flags & TEP_EVENT_FL_FAILED || print__is_possible(&print))
+		return;
+
+	pr_warning("%s: its print format does not go with the sample at %#llx, its fields are shown from there on\n",
+		   evsel__name(evsel), (unsigned long long)file_offset);
+	event__print_fields(event);
 }
 
 /**
  * evsel__check_raw - are all fields of a tracepoint inside of a sample's raw data
  * @evsel: whose format it is, if it has one
  * @sample: of that event, or of another one of its group
+ * @file_offset: where the sample is, in bytes
+ * @open_end: set when what is taken up to its end, a string, may be read on behind the
+ *	raw data, see raw_check__close(); of no meaning when false is returned
  *
- * All who take fields from raw data, libtraceevent first of all, take it for granted.
+ * The first sample of an event of which it is not so is told. Where the event's print
+ * format can do something else with the sample than to show what is in there, the flags of
+ * the format become those with which its fields are shown.
  *
  * Return: false when a field would be behind the end of the raw data.
  */
-bool evsel__check_raw(struct evsel *evsel, const struct perf_sample *sample)
+bool evsel__check_raw(struct evsel *evsel, const struct perf_sample *sample, u64 file_offset,
+		      bool *open_end)
 {
-	if (!evsel->tp_format || !sample->raw_data)
+	const struct tep_event *event = evsel->tp_format;
+
+	*open_end = false;
+	if (!event || !sample->raw_data)
 		return true;
 
-	if (!evsel->raw_min_size) {
-		evsel__add_raw_fields(evsel, evsel->tp_format->format.common_fields);
-		evsel__add_raw_fields(evsel, evsel->tp_format->format.fields);
+	if (!evsel->raw_checked)
+		evsel__init_raw_check(evsel);
+
+	*open_end = sample->raw_size && ((const char *)sample->raw_data)[sample->raw_size - 1];
+
+	if (sample->raw_size < evsel->raw_min_size ||
+	    (evsel->raw_dynamic &&
+	     (!has_dynamic_fields(sample, event->format.common_fields, open_end) ||
+	      !has_dynamic_fields(sample, event->format.fields, open_end)))) {
+		if (!evsel->raw_warned)
+			pr_warning("%s: samples have no room for the fields, first at %#llx\n",
+				   evsel__name(evsel), (unsigned long long)file_offset);
+		evsel->raw_warned = true;
+		return false;
 	}
 
-	return sample->raw_size >= evsel->raw_min_size &&
-	       (!evsel->raw_dynamic || has_dynamic_fields(evsel, sample));
+	if (evsel->raw_print_depends)
+		evsel__check_print(evsel, sample, file_offset);
+	return true;
+}
+
+/**
+ * raw_check__close - give raw data an end
+ * @sample: whose raw data, as parsed, become those of a copy with a NUL behind it
+ *
+ * The size stays the same. It is for those that do not end with a NUL: of what the kernel
+ * writes the ones without padding whose last field is a pointer, or has as many digits.
+ *
+ * Return: what is to be freed when the sample was delivered; NULL when there is no
+ *	   memory, with the raw data as they were.
+ */
+void *raw_check__close(struct perf_sample *sample)
+{
+	/* As it is in the record: 4 bytes behind 8, and its size before it */
+	char *copy = zalloc(sizeof(u32) + sample->raw_size + sizeof(u16));
+
+	if (!copy)
+		return NULL;
+	memcpy(copy, &sample->raw_size, sizeof(u32));
+	memcpy(copy + sizeof(u32), sample->raw_data, sample->raw_size);
+	sample->raw_data = copy + sizeof(u32);
+	return copy;
 }

@@ -3,18 +3,30 @@
 #define __PERF_RAW_CHECK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <linux/compiler.h>
+#include <linux/types.h>
 
 struct evsel;
 struct perf_sample;
 
 #ifdef HAVE_LIBTRACEEVENT
-bool evsel__check_raw(struct evsel *evsel, const struct perf_sample *sample);
+bool evsel__check_raw(struct evsel *evsel, const struct perf_sample *sample, u64 file_offset,
+		      bool *open_end);
+void *raw_check__close(struct perf_sample *sample);
+bool format_check__text(char *buf, size_t size);
 #else
 static inline bool evsel__check_raw(struct evsel *evsel __maybe_unused,
-				    const struct perf_sample *sample __maybe_unused)
+				    const struct perf_sample *sample __maybe_unused,
+				    u64 file_offset __maybe_unused, bool *open_end)
 {
+	*open_end = false;
 	return true;
+}
+
+static inline void *raw_check__close(struct perf_sample *sample __maybe_unused)
+{
+	return NULL;
 }
 #endif
 
