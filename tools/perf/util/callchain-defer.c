@@ -1431,7 +1431,7 @@ static void defer_warn_bound(struct callchain_defer *cd, const struct ordered_ev
 			  (unsigned long long)cd->max_wait / NSEC_PER_SEC);
 		break;
 	}
-	pr_warning("Held samples back %s, their user callchains did not come: delivering without\n",
+	pr_warning("Held samples back %s, their user callchains did not come: delivering without (tasks still in the kernel, or callchains lost)\n",
 		   text);
 }
 
