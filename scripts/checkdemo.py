@@ -80,7 +80,12 @@ def section(text, title):
 def own_program(layer):
     text, out, figures = demo(layer, "own")
     with open(os.path.join(out, "flamegraph.html")) as f:
-        _, *pictures = f.read().split("<svg")
+        page = f.read()
+    outside = re.findall(r"(?:src|href)\s*=\s*[\"'](?!#|data:)|@import|url\((?!#|data:)"
+                         r"|<link\b|fetch\(", page)
+    if outside:
+        raise Failure(f"flamegraph.html loads something: {outside}")
+    _, *pictures = page.split("<svg")
     if len(pictures) != 2 or \
             not all(re.search(r"\bmain\b", picture) for picture in pictures):
         raise Failure(f"{len(pictures)} flame graphs, or one without main")
