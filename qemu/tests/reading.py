@@ -196,6 +196,8 @@ def equal(name, *args, has=(), pick=None):
         raise Wrong(f"perf {' '.join(args)}, line {at}:\n" + "\n".join(
             ["deferred:", *ours[max(0, at - 3):at + 4], "immediate:",
              *theirs[max(0, at - 3):at + 4]]))
+    if not ours.strip():
+        raise Wrong(f"perf {' '.join(args)}: nothing is shown")
     for expression in has:
         if not re.search(expression, ours, re.M):
             raise Wrong(f"perf {' '.join(args)}: no {expression}:\n"
