@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What perf report puts callchains into: those that begin alike share nodes, in
+ * whatever order they come and however often, and each is counted where it ends.
+ */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <linux/kernel.h>
+#include <linux/list.h>
+#include <linux/rbtree.h>
+#include "branch.h"
+#include "callchain.h"
+#include "debug.h"
+#include "dso.h"
+#include "map.h"
+#include "map_symbol.h"
+#include "symbol.h"
+#include "tests.h"
+
+struct entry {
+	u64		ip;
+	struct map	*map;
+	struct symbol	*sym;
+	const char	*srcline;
+	bool		branch;
+};
+
+/* Puts a callchain into a tree as perf report does it for a sample */
+static int append(struct callchain_root *root, const struct entry *entries, size_t nr)
+{
+	struct callchain_cursor *cursor = get_tls_callchain_cursor();
+	struct branch_flags flags = { .cycles = 5 };
+
+	TEST_ASSERT_VAL("a cursor", cursor);
+	callchain_cursor_reset(cursor);
+	for (size_t i = 0; i < nr; i++) {
+		struct map_symbol ms = { .map = entries[i].map, .sym = entries[i].sym };
+
+		TEST_ASSERT_EQUAL("room in the cursor", 0,
+				  callchain_cursor_append(cursor, entries[i].ip, &ms,
+							  entries[i].branch, &flags, 0, 0, 0,
+							  entries[i].srcline));
+	}
+	TEST_ASSERT_EQUAL("append", 0, callchain_append(root, cursor, 1));
+	return TEST_OK;
+}
+
+static int append_ips(struct callchain_root *root, const u64 *ips, size_t nr)
+{
+	struct entry entries[8] = {};
+
+	TEST_ASSERT_VAL("a short callchain", nr <= ARRAY_SIZE(entries));
+	for (size_t i = 0; i < nr; i++)
+		entries[i].ip = ips[i];
+	return append(root, entries, nr);
+}
+
+#define APPEND(root, ...)							\
+	append_ips(root, (const u64[]){ __VA_ARGS__ },				\
+		   ARRAY_SIZE(((const u64[]){ __VA_ARGS__ })))
+
+static char text[512];
+
+#define PUT(...)								\
+	scnprintf(text + strlen(text), sizeof(text) - strlen(text), __VA_ARGS__)
+
+/*
+ * A tree as text, each node as "(ip ip ...=count children)" and the children in
+ * the order that the tree has them in: the highest address or name first.
+ */
+static void print_children(struct callchain_node *node)
+{
+	struct callchain_list *entry;
+	struct rb_node *n;
+
+	for (n = rb_first(&node->rb_root_in); n; n = rb_next(n)) {
+		struct callchain_node *child = rb_entry(n, struct callchain_node, rb_node_in);
+		const char *before = "(";
+		unsigned int nr = 0;
+
+		list_for_each_entry(entry, &child->val, list) {
+			PUT("%s%d", before, (int)entry->ip);
+			before = " ";
+			nr++;
+		}
+		if (nr != child->val_nr)
+			PUT(", said to be %u", child->val_nr);
+		if (child->count != child->hit)
+			PUT(", period %d", (int)child->hit);
+		PUT("=%u", child->count);
+		print_children(child);
+		PUT(")");
+	}
+}
+
+static bool looks_like(struct callchain_root *root, const char *want)
+{
+	text[0] = '\0';
+	print_children(&root->node);
+	if (strcmp(text, want)) {
+		pr_err("the tree is\n  %s\nand not\n  %s\n", text, want);
+		return false;
+	}
+	return true;
+}
+
+struct settings {
+	struct callchain_param	param;
+	bool			use_callchain;
+};
+
+static struct settings begin(enum chain_key key)
+{
+	struct settings saved = { callchain_param, symbol_conf.use_callchain };
+
+	callchain_param.key = key;
+	/* or nothing is freed */
+	symbol_conf.use_callchain = true;
+	return saved;
+}
+
+static void end(const struct settings *saved)
+{
+	callchain_param = saved->param;
+	symbol_conf.use_callchain = saved->use_callchain;
+}
+
+static int test__callchain_tree_parts(struct test_suite *test __maybe_unused,
+				      int subtest __maybe_unused)
+{
+	struct settings saved = begin(CCKEY_ADDRESS);
+	struct callchain_root root = {};
+	int ret = TEST_FAIL;
+
+	callchain_init(&root);
+	if (APPEND(&root, 1, 2, 3, 4) ||
+	    APPEND(&root, 1, 2, 3, 4) ||
+	    !looks_like(&root, "(1 2 3 4=2)"))
+		goto out;
+	/* another first, other last ones, the part that they share, and none of it */
+	if (APPEND(&root, 1, 2, 5) ||
+	    !looks_like(&root, "(1 2=0(5=1)(3 4=2))"))
+		goto out;
+	if (APPEND(&root, 9, 2, 3, 4) ||
+	    APPEND(&root, 1, 2) ||
+	    APPEND(&root, 1, 2, 3, 4) ||
+	    !looks_like(&root, "(9 2 3 4=1)(1 2=1(5=1)(3 4=3))"))
+		goto out;
+	/* what was split has only its own part */
+	if (APPEND(&root, 1, 2, 1, 2) ||
+	    !looks_like(&root, "(9 2 3 4=1)(1 2=1(5=1)(3 4=3)(1 2=1))"))
+		goto out;
+	/* of what was split: longer, shorter, and split once more */
+	if (APPEND(&root, 1, 2, 3, 4, 6) ||
+	    APPEND(&root, 1, 2, 3) ||
+	    APPEND(&root, 1, 2, 3, 7) ||
+	    APPEND(&root, 1, 2, 3, 4, 6) ||
+	    APPEND(&root, 9, 2, 3, 8) ||
+	    APPEND(&root, 9, 2, 3, 4) ||
+	    !looks_like(&root, "(9 2 3=0(8=1)(4=2))(1 2=1(5=1)(3=1(7=1)(4=3(6=2)))(1 2=1))"))
+		goto out;
+	ret = TEST_OK;
+out:
+	free_callchain(&root);
+	end(&saved);
+	return ret;
+}
+
+static int test__callchain_tree_merge(struct test_suite *test __maybe_unused,
+				      int subtest __maybe_unused)
+{
+	struct settings saved = begin(CCKEY_ADDRESS);
+	struct callchain_root root = {}, other = {};
+	struct callchain_cursor *cursor = get_tls_callchain_cursor();
+	int ret = TEST_FAIL;
+
+	callchain_init(&root);
+	callchain_init(&other);
+	if (APPEND(&root, 1, 2, 3, 4) ||
+	    APPEND(&root, 1, 2, 5) ||
+	    APPEND(&other, 1, 2, 3, 4) ||
+	    APPEND(&other, 1, 2, 6) ||
+	    APPEND(&other, 7))
+		goto out;
+	callchain_cursor_reset(cursor);
+	if (callchain_merge(cursor, &root, &other) ||
+	    !looks_like(&root, "(7=1)(1 2=0(6=1)(5=1)(3 4=2))") || !looks_like(&other, ""))
+		goto out;
+	if (APPEND(&root, 1, 2, 6) ||
+	    APPEND(&root, 7) ||
+	    !looks_like(&root, "(7=2)(1 2=0(6=2)(5=1)(3 4=2))"))
+		goto out;
+	ret = TEST_OK;
+out:
+	free_callchain(&other);
+	free_callchain(&root);
+	end(&saved);
+	return ret;
+}
+
+/* Two addresses of one function are equal without being the same */
+static int test__callchain_tree_function(struct test_suite *test __maybe_unused,
+					 int subtest __maybe_unused)
+{
+	struct settings saved = begin(CCKEY_FUNCTION);
+	struct symbol *f = symbol__new(10, 10, 0, 0, "f");
+	struct symbol *g = symbol__new(10, 10, 0, 0, "g");
+	const struct entry one[] = { { .ip = 11, .sym = f }, { .ip = 30 } };
+	const struct entry two[] = { { .ip = 12, .sym = f }, { .ip = 30 } };
+	/* inlined at the address of the first */
+	const struct entry inlined[] = { { .ip = 11, .sym = g }, { .ip = 30 } };
+	struct callchain_root root = {};
+	int ret = TEST_FAIL;
+
+	callchain_init(&root);
+	if (!f || !g)
+		goto out;
+	g->inlined = true;
+	if (append(&root, one, 2) || append(&root, two, 2) || append(&root, one, 2) ||
+	    !looks_like(&root, "(11 30=3)"))
+		goto out;
+	if (append(&root, inlined, 2) || append(&root, inlined, 2) ||
+	    !looks_like(&root, "(11 30=2)(11 30=3)"))
+		goto out;
+	ret = TEST_OK;
+out:
+	free_callchain(&root);
+	if (g)
+		symbol__delete(g);
+	if (f)
+		symbol__delete(f);
+	end(&saved);
+	return ret;
+}
+
+/* One address of two DSOs is two entries, and is one in two maps of a DSO */
+static int test__callchain_tree_dso(struct test_suite *test __maybe_unused,
+				    int subtest __maybe_unused)
+{
+	struct settings saved = begin(CCKEY_FUNCTION);
+	struct dso *a = dso__new("a"), *b = dso__new("b");
+	struct map *a1 = a ? map__new2(0, a) : NULL;
+	struct map *a2 = a ? map__new2(0, a) : NULL;
+	struct map *b1 = b ? map__new2(0, b) : NULL;
+	const struct entry first[] = { { .ip = 11, .map = a1 }, { .ip = 30, .map = b1 } };
+	const struct entry second[] = { { .ip = 11, .map = a2 }, { .ip = 30, .map = b1 } };
+	const struct entry other[] = { { .ip = 11, .map = b1 }, { .ip = 30, .map = b1 } };
+	const struct entry ends[] = { { .ip = 11, .map = a1 }, { .ip = 30, .map = a1 } };
+	struct callchain_root root = {};
+	int ret = TEST_FAIL;
+
+	callchain_init(&root);
+	if (!a1 || !a2 || !b1)
+		goto out;
+	/* in the order of their addresses, the highest first */
+	if (append(&root, first, 2) || append(&root, second, 2) || append(&root, first, 2) ||
+	    append(&root, other, 2) || append(&root, other, 2) ||
+	    !looks_like(&root, b > a ? "(11 30=2)(11 30=3)" : "(11 30=3)(11 30=2)"))
+		goto out;
+	if (append(&root, ends, 2) ||
+	    !looks_like(&root, b > a ? "(11 30=2)(11=0(30=3)(30=1))" :
+			"(11=0(30=1)(30=3))(11 30=2)"))
+		goto out;
+	ret = TEST_OK;
+out:
+	free_callchain(&root);
+	map__put(b1);
+	map__put(a2);
+	map__put(a1);
+	dso__put(b);
+	dso__put(a);
+	end(&saved);
+	return ret;
+}
+
+/* By line, an address can be two entries */
+static int test__callchain_tree_srcline(struct test_suite *test __maybe_unused,
+					int subtest __maybe_unused)
+{
+	struct settings saved = begin(CCKEY_SRCLINE);
+	const struct entry one[] = { { .ip = 11, .srcline = "f.c:1" }, { .ip = 30 } };
+	const struct entry two[] = { { .ip = 11, .srcline = "f.c:2" }, { .ip = 30 } };
+	struct callchain_root root = {};
+	int ret = TEST_FAIL;
+
+	callchain_init(&root);
+	if (append(&root, one, 2) || append(&root, two, 2) || append(&root, one, 2) ||
+	    !looks_like(&root, "(11 30=1)(11 30=2)"))
+		goto out;
+	ret = TEST_OK;
+out:
+	free_callchain(&root);
+	end(&saved);
+	return ret;
+}
+
+/*
+ * What is known of branches is of each entry, and is added up in each, whether the
+ * first such callchain had branches or not.
+ */
+static int branches_after(bool plain_first)
+{
+	struct settings saved = begin(CCKEY_ADDRESS);
+	const struct entry with[] = { { .ip = 1, .branch = true }, { .ip = 2, .branch = true } };
+	const struct entry plain[] = { { .ip = 1 }, { .ip = 2 } };
+	struct callchain_root root = {};
+	u64 branches = 0, cycles = 0;
+	int ret = TEST_FAIL;
+
+	callchain_init(&root);
+	if ((plain_first && append(&root, plain, 2)) || append(&root, with, 2) ||
+	    append(&root, with, 2) || append(&root, plain, 2) || append(&root, with, 2) ||
+	    !looks_like(&root, plain_first ? "(1 2=5)" : "(1 2=4)"))
+		goto out;
+	callchain_branch_counts(&root, &branches, NULL, NULL, &cycles);
+	if (branches != 6 || cycles != 30) {
+		pr_err("%llu branches of %llu cycles, and not 6 of 30\n",
+		       (unsigned long long)branches, (unsigned long long)cycles);
+		goto out;
+	}
+	ret = TEST_OK;
+out:
+	free_callchain(&root);
+	end(&saved);
+	return ret;
+}
+
+static int test__callchain_tree_branches(struct test_suite *test __maybe_unused,
+					 int subtest __maybe_unused)
+{
+	int ret = branches_after(false);
+
+	return ret ?: branches_after(true);
+}
+
+static struct test_case tests__callchain_tree[] = {
+	TEST_CASE("Callchain tree, parts in common", callchain_tree_parts),
+	TEST_CASE("Callchain tree, merge", callchain_tree_merge),
+	TEST_CASE("Callchain tree, by function", callchain_tree_function),
+	TEST_CASE("Callchain tree, by DSO", callchain_tree_dso),
+	TEST_CASE("Callchain tree, by line", callchain_tree_srcline),
+	TEST_CASE("Callchain tree, with branches", callchain_tree_branches),
+	{	.name = NULL, }
+};
+
+struct test_suite suite__callchain_tree = {
+	.desc = "Callchain tree",
+	.test_cases = tests__callchain_tree,
+};
