@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import signal
+import struct
 import subprocess
 import sys
 
@@ -54,6 +55,10 @@ COUNTS = (RECORD, SAMPLE, DUPLICATE, UNCLAIMED, MISSING)
 # what has a line of its own, with the offset of the first one
 TOLD = {RECORD: "malformed deferred callchain record, skipped",
         SAMPLE: "malformed deferred callchain in a sample"}
+# PERF_RECORD_CALLCHAIN_DEFERRED and PERF_RECORD_SAMPLE
+TYPES = {RECORD: 22, SAMPLE: 9}
+# of a pipe offsets are counted from behind its header, as perf report -D has them
+PIPE_HEADER = 16
 # file of the corpus: what is counted; all else is 0
 EXPECTED = {
     "bad-nr-huge": {RECORD: 2, MISSING: 2},
@@ -112,6 +117,17 @@ def read(perf, words, path, log):
     return out, said
 
 
+def look_there(name, line, kind):
+    """The event that a message names has to be where and what it says."""
+    offset, size = (int(number, 16) for number in
+                    re.match(r"(0x[0-9a-f]+)@\S+ \[(0x[0-9a-f]+)\]", line).groups())
+    with open(os.path.join(CORPUS, name), "rb") as f:
+        f.seek(offset + (PIPE_HEADER if name.endswith("-pipe") else 0))
+        header = struct.unpack("<IHH", f.read(8))
+    if (header[0], header[2]) != (TYPES[kind], size):
+        raise Failure(f"{name}: there is {header}:\n{line}")
+
+
 def read_all(perf, name, directory):
     for what, words in {**READERS, **OTHERS.get(name, {})}.items():
         log = os.path.join(directory, re.sub(r"\W+", "-", f"{name} {what}"))
@@ -135,6 +151,8 @@ def read_all(perf, name, directory):
                 if len(lines) != (count in counts):
                     raise Failure(f"{len(lines)} lines that say {text!r}, "
                                   f"not {int(count in counts)}:\n{said}")
+                for line in lines:
+                    look_there(name, line, count)
             missing = re.findall(rf"^(\d+) of \d+ {MISSING}$", said, re.M)
             want = [str(counts[MISSING])] if MISSING in counts else []
             if missing != want:
