@@ -105,140 +105,133 @@ static bool looks_like(struct callchain_root *root, const char *want)
 	return true;
 }
 
-struct settings {
-	struct callchain_param	param;
-	bool			use_callchain;
-};
-
-static struct settings begin(enum chain_key key)
+/* Runs a test with an empty tree */
+static int in_tree(enum chain_key key, int (*test)(struct callchain_root *root))
 {
-	struct settings saved = { callchain_param, symbol_conf.use_callchain };
+	struct callchain_param param = callchain_param;
+	bool use_callchain = symbol_conf.use_callchain;
+	struct callchain_root root = {};
+	int ret;
 
 	callchain_param.key = key;
 	/* or nothing is freed */
 	symbol_conf.use_callchain = true;
-	return saved;
+	callchain_init(&root);
+	ret = test(&root);
+	free_callchain(&root);
+	symbol_conf.use_callchain = use_callchain;
+	callchain_param = param;
+	return ret;
 }
 
-static void end(const struct settings *saved)
+static int parts(struct callchain_root *root)
 {
-	callchain_param = saved->param;
-	symbol_conf.use_callchain = saved->use_callchain;
+	if (APPEND(root, 1, 2, 3, 4) ||
+	    APPEND(root, 1, 2, 3, 4) ||
+	    !looks_like(root, "(1 2 3 4=2)"))
+		return TEST_FAIL;
+	/* another first, other last ones, the part that they share, and none of it */
+	if (APPEND(root, 1, 2, 5) ||
+	    !looks_like(root, "(1 2=0(5=1)(3 4=2))"))
+		return TEST_FAIL;
+	if (APPEND(root, 9, 2, 3, 4) ||
+	    APPEND(root, 1, 2) ||
+	    APPEND(root, 1, 2, 3, 4) ||
+	    !looks_like(root, "(9 2 3 4=1)(1 2=1(5=1)(3 4=3))"))
+		return TEST_FAIL;
+	/* what was split has only its own part */
+	if (APPEND(root, 1, 2, 1, 2) ||
+	    !looks_like(root, "(9 2 3 4=1)(1 2=1(5=1)(3 4=3)(1 2=1))"))
+		return TEST_FAIL;
+	/* of what was split: longer, shorter, and split once more */
+	if (APPEND(root, 1, 2, 3, 4, 6) ||
+	    APPEND(root, 1, 2, 3) ||
+	    APPEND(root, 1, 2, 3, 7) ||
+	    APPEND(root, 1, 2, 3, 4, 6) ||
+	    APPEND(root, 9, 2, 3, 8) ||
+	    APPEND(root, 9, 2, 3, 4) ||
+	    !looks_like(root, "(9 2 3=0(8=1)(4=2))(1 2=1(5=1)(3=1(7=1)(4=3(6=2)))(1 2=1))"))
+		return TEST_FAIL;
+	return TEST_OK;
 }
 
 static int test__callchain_tree_parts(struct test_suite *test __maybe_unused,
 				      int subtest __maybe_unused)
 {
-	struct settings saved = begin(CCKEY_ADDRESS);
-	struct callchain_root root = {};
+	return in_tree(CCKEY_ADDRESS, parts);
+}
+
+static int merge(struct callchain_root *root)
+{
+	struct callchain_cursor *cursor = get_tls_callchain_cursor();
+	struct callchain_root other = {};
 	int ret = TEST_FAIL;
 
-	callchain_init(&root);
-	if (APPEND(&root, 1, 2, 3, 4) ||
-	    APPEND(&root, 1, 2, 3, 4) ||
-	    !looks_like(&root, "(1 2 3 4=2)"))
+	callchain_init(&other);
+	if (APPEND(root, 1, 2, 3, 4) ||
+	    APPEND(root, 1, 2, 5) ||
+	    APPEND(&other, 1, 2, 3, 4) ||
+	    APPEND(&other, 1, 2, 6) ||
+	    APPEND(&other, 7))
 		goto out;
-	/* another first, other last ones, the part that they share, and none of it */
-	if (APPEND(&root, 1, 2, 5) ||
-	    !looks_like(&root, "(1 2=0(5=1)(3 4=2))"))
+	callchain_cursor_reset(cursor);
+	if (callchain_merge(cursor, root, &other) ||
+	    !looks_like(root, "(7=1)(1 2=0(6=1)(5=1)(3 4=2))") || !looks_like(&other, ""))
 		goto out;
-	if (APPEND(&root, 9, 2, 3, 4) ||
-	    APPEND(&root, 1, 2) ||
-	    APPEND(&root, 1, 2, 3, 4) ||
-	    !looks_like(&root, "(9 2 3 4=1)(1 2=1(5=1)(3 4=3))"))
-		goto out;
-	/* what was split has only its own part */
-	if (APPEND(&root, 1, 2, 1, 2) ||
-	    !looks_like(&root, "(9 2 3 4=1)(1 2=1(5=1)(3 4=3)(1 2=1))"))
-		goto out;
-	/* of what was split: longer, shorter, and split once more */
-	if (APPEND(&root, 1, 2, 3, 4, 6) ||
-	    APPEND(&root, 1, 2, 3) ||
-	    APPEND(&root, 1, 2, 3, 7) ||
-	    APPEND(&root, 1, 2, 3, 4, 6) ||
-	    APPEND(&root, 9, 2, 3, 8) ||
-	    APPEND(&root, 9, 2, 3, 4) ||
-	    !looks_like(&root, "(9 2 3=0(8=1)(4=2))(1 2=1(5=1)(3=1(7=1)(4=3(6=2)))(1 2=1))"))
+	if (APPEND(root, 1, 2, 6) ||
+	    APPEND(root, 7) ||
+	    !looks_like(root, "(7=2)(1 2=0(6=2)(5=1)(3 4=2))"))
 		goto out;
 	ret = TEST_OK;
 out:
-	free_callchain(&root);
-	end(&saved);
+	free_callchain(&other);
 	return ret;
 }
 
 static int test__callchain_tree_merge(struct test_suite *test __maybe_unused,
 				      int subtest __maybe_unused)
 {
-	struct settings saved = begin(CCKEY_ADDRESS);
-	struct callchain_root root = {}, other = {};
-	struct callchain_cursor *cursor = get_tls_callchain_cursor();
-	int ret = TEST_FAIL;
-
-	callchain_init(&root);
-	callchain_init(&other);
-	if (APPEND(&root, 1, 2, 3, 4) ||
-	    APPEND(&root, 1, 2, 5) ||
-	    APPEND(&other, 1, 2, 3, 4) ||
-	    APPEND(&other, 1, 2, 6) ||
-	    APPEND(&other, 7))
-		goto out;
-	callchain_cursor_reset(cursor);
-	if (callchain_merge(cursor, &root, &other) ||
-	    !looks_like(&root, "(7=1)(1 2=0(6=1)(5=1)(3 4=2))") || !looks_like(&other, ""))
-		goto out;
-	if (APPEND(&root, 1, 2, 6) ||
-	    APPEND(&root, 7) ||
-	    !looks_like(&root, "(7=2)(1 2=0(6=2)(5=1)(3 4=2))"))
-		goto out;
-	ret = TEST_OK;
-out:
-	free_callchain(&other);
-	free_callchain(&root);
-	end(&saved);
-	return ret;
+	return in_tree(CCKEY_ADDRESS, merge);
 }
 
 /* Two addresses of one function are equal without being the same */
-static int test__callchain_tree_function(struct test_suite *test __maybe_unused,
-					 int subtest __maybe_unused)
+static int function(struct callchain_root *root)
 {
-	struct settings saved = begin(CCKEY_FUNCTION);
 	struct symbol *f = symbol__new(10, 10, 0, 0, "f");
 	struct symbol *g = symbol__new(10, 10, 0, 0, "g");
 	const struct entry one[] = { { .ip = 11, .sym = f }, { .ip = 30 } };
 	const struct entry two[] = { { .ip = 12, .sym = f }, { .ip = 30 } };
 	/* inlined at the address of the first */
 	const struct entry inlined[] = { { .ip = 11, .sym = g }, { .ip = 30 } };
-	struct callchain_root root = {};
 	int ret = TEST_FAIL;
 
-	callchain_init(&root);
 	if (!f || !g)
 		goto out;
 	g->inlined = true;
-	if (append(&root, one, 2) || append(&root, two, 2) || append(&root, one, 2) ||
-	    !looks_like(&root, "(11 30=3)"))
+	if (append(root, one, 2) || append(root, two, 2) || append(root, one, 2) ||
+	    !looks_like(root, "(11 30=3)"))
 		goto out;
-	if (append(&root, inlined, 2) || append(&root, inlined, 2) ||
-	    !looks_like(&root, "(11 30=2)(11 30=3)"))
+	if (append(root, inlined, 2) || append(root, inlined, 2) ||
+	    !looks_like(root, "(11 30=2)(11 30=3)"))
 		goto out;
 	ret = TEST_OK;
 out:
-	free_callchain(&root);
 	if (g)
 		symbol__delete(g);
 	if (f)
 		symbol__delete(f);
-	end(&saved);
 	return ret;
 }
 
-/* One address of two DSOs is two entries, and is one in two maps of a DSO */
-static int test__callchain_tree_dso(struct test_suite *test __maybe_unused,
-				    int subtest __maybe_unused)
+static int test__callchain_tree_function(struct test_suite *test __maybe_unused,
+					 int subtest __maybe_unused)
 {
-	struct settings saved = begin(CCKEY_FUNCTION);
+	return in_tree(CCKEY_FUNCTION, function);
+}
+
+/* One address of two DSOs is two entries, and is one in two maps of a DSO */
+static int two_dsos(struct callchain_root *root)
+{
 	struct dso *a = dso__new("a"), *b = dso__new("b");
 	struct map *a1 = a ? map__new2(0, a) : NULL;
 	struct map *a2 = a ? map__new2(0, a) : NULL;
@@ -247,91 +240,92 @@ static int test__callchain_tree_dso(struct test_suite *test __maybe_unused,
 	const struct entry second[] = { { .ip = 11, .map = a2 }, { .ip = 30, .map = b1 } };
 	const struct entry other[] = { { .ip = 11, .map = b1 }, { .ip = 30, .map = b1 } };
 	const struct entry ends[] = { { .ip = 11, .map = a1 }, { .ip = 30, .map = a1 } };
-	struct callchain_root root = {};
 	int ret = TEST_FAIL;
 
-	callchain_init(&root);
 	if (!a1 || !a2 || !b1)
 		goto out;
 	/* in the order of their addresses, the highest first */
-	if (append(&root, first, 2) || append(&root, second, 2) || append(&root, first, 2) ||
-	    append(&root, other, 2) || append(&root, other, 2) ||
-	    !looks_like(&root, b > a ? "(11 30=2)(11 30=3)" : "(11 30=3)(11 30=2)"))
+	if (append(root, first, 2) || append(root, second, 2) || append(root, first, 2) ||
+	    append(root, other, 2) || append(root, other, 2) ||
+	    !looks_like(root, b > a ? "(11 30=2)(11 30=3)" : "(11 30=3)(11 30=2)"))
 		goto out;
-	if (append(&root, ends, 2) ||
-	    !looks_like(&root, b > a ? "(11 30=2)(11=0(30=3)(30=1))" :
+	if (append(root, ends, 2) ||
+	    !looks_like(root, b > a ? "(11 30=2)(11=0(30=3)(30=1))" :
 			"(11=0(30=1)(30=3))(11 30=2)"))
 		goto out;
 	ret = TEST_OK;
 out:
-	free_callchain(&root);
 	map__put(b1);
 	map__put(a2);
 	map__put(a1);
 	dso__put(b);
 	dso__put(a);
-	end(&saved);
 	return ret;
 }
 
+static int test__callchain_tree_dso(struct test_suite *test __maybe_unused,
+				    int subtest __maybe_unused)
+{
+	return in_tree(CCKEY_FUNCTION, two_dsos);
+}
+
 /* By line, an address can be two entries */
+static int srcline(struct callchain_root *root)
+{
+	const struct entry one[] = { { .ip = 11, .srcline = "f.c:1" }, { .ip = 30 } };
+	const struct entry two[] = { { .ip = 11, .srcline = "f.c:2" }, { .ip = 30 } };
+
+	if (append(root, one, 2) || append(root, two, 2) || append(root, one, 2) ||
+	    !looks_like(root, "(11 30=1)(11 30=2)"))
+		return TEST_FAIL;
+	return TEST_OK;
+}
+
 static int test__callchain_tree_srcline(struct test_suite *test __maybe_unused,
 					int subtest __maybe_unused)
 {
-	struct settings saved = begin(CCKEY_SRCLINE);
-	const struct entry one[] = { { .ip = 11, .srcline = "f.c:1" }, { .ip = 30 } };
-	const struct entry two[] = { { .ip = 11, .srcline = "f.c:2" }, { .ip = 30 } };
-	struct callchain_root root = {};
-	int ret = TEST_FAIL;
-
-	callchain_init(&root);
-	if (append(&root, one, 2) || append(&root, two, 2) || append(&root, one, 2) ||
-	    !looks_like(&root, "(11 30=1)(11 30=2)"))
-		goto out;
-	ret = TEST_OK;
-out:
-	free_callchain(&root);
-	end(&saved);
-	return ret;
+	return in_tree(CCKEY_SRCLINE, srcline);
 }
 
 /*
  * What is known of branches is of each entry, and is added up in each, whether the
  * first such callchain had branches or not.
  */
-static int branches_after(bool plain_first)
+static int add_branches(struct callchain_root *root, bool plain_first)
 {
-	struct settings saved = begin(CCKEY_ADDRESS);
 	const struct entry with[] = { { .ip = 1, .branch = true }, { .ip = 2, .branch = true } };
 	const struct entry plain[] = { { .ip = 1 }, { .ip = 2 } };
-	struct callchain_root root = {};
-	u64 branches = 0, cycles = 0;
-	int ret = TEST_FAIL;
+	u64 count = 0, cycles = 0;
 
-	callchain_init(&root);
-	if ((plain_first && append(&root, plain, 2)) || append(&root, with, 2) ||
-	    append(&root, with, 2) || append(&root, plain, 2) || append(&root, with, 2) ||
-	    !looks_like(&root, plain_first ? "(1 2=5)" : "(1 2=4)"))
-		goto out;
-	callchain_branch_counts(&root, &branches, NULL, NULL, &cycles);
-	if (branches != 6 || cycles != 30) {
+	if ((plain_first && append(root, plain, 2)) || append(root, with, 2) ||
+	    append(root, with, 2) || append(root, plain, 2) || append(root, with, 2) ||
+	    !looks_like(root, plain_first ? "(1 2=5)" : "(1 2=4)"))
+		return TEST_FAIL;
+	callchain_branch_counts(root, &count, NULL, NULL, &cycles);
+	if (count != 6 || cycles != 30) {
 		pr_err("%llu branches of %llu cycles, and not 6 of 30\n",
-		       (unsigned long long)branches, (unsigned long long)cycles);
-		goto out;
+		       (unsigned long long)count, (unsigned long long)cycles);
+		return TEST_FAIL;
 	}
-	ret = TEST_OK;
-out:
-	free_callchain(&root);
-	end(&saved);
-	return ret;
+	return TEST_OK;
+}
+
+static int branches_first(struct callchain_root *root)
+{
+	return add_branches(root, false);
+}
+
+static int branches_later(struct callchain_root *root)
+{
+	return add_branches(root, true);
 }
 
 static int test__callchain_tree_branches(struct test_suite *test __maybe_unused,
 					 int subtest __maybe_unused)
 {
-	int ret = branches_after(false);
+	int ret = in_tree(CCKEY_ADDRESS, branches_first);
 
-	return ret ?: branches_after(true);
+	return ret ?: in_tree(CCKEY_ADDRESS, branches_later);
 }
 
 static struct test_case tests__callchain_tree[] = {
