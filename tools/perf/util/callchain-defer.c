@@ -31,6 +31,11 @@
  *   records in its private mapping of which one cannot tell whether they were
  *   swapped already. From compressed data the records are copied.
  *
+ *   Where many tasks wait at once, a sample, its slot of the table and its record
+ *   are far from those of the sample before, and out of the caches since they were
+ *   read. What the samples whose turn comes next will need is asked for ahead of
+ *   time (callchain_defer__look_ahead()); a guess that is wrong costs time alone.
+ *
  * Pipes and live modes: nothing can be read ahead, so the ordered events queue
  * has to be patient. A record that is read goes into the queue like all events
  * and into a hash table; it leaves both when the queue delivers it, which is
@@ -125,6 +130,10 @@
  */
 #define MAX_SAME_KEY		4
 
+/* Of a sample or a record, what is asked for ahead of time; the CPU goes on in longer ones */
+#define CACHE_LINE		64
+#define AHEAD_SIZE		(4 * CACHE_LINE)
+
 /*
  * Where a record is: 0 for an empty slot, else LOC_COPY and a place in the
  * arena, or the number of the file and the offset in it.
@@ -194,6 +203,12 @@ struct defer_peek {
 	u64			cookie;
 };
 
+/* A sample with a cookie that is delivered soon: the hash of its key */
+struct defer_ahead {
+	const union perf_event	*event;
+	u32			hash;
+};
+
 struct callchain_defer {
 	struct evlist		*evlist;
 	struct events_stats	*stats;
@@ -219,6 +234,7 @@ struct callchain_defer {
 	char			**arena;
 	size_t			nr_arena;
 	size_t			arena_used;
+	struct defer_ahead	ahead;
 	/* queue of a pipe */
 	struct hashmap		*queued;
 	/* the same by their events; what the keys are read from may be another by then */
@@ -599,30 +615,47 @@ static union perf_event *defer_image(struct callchain_defer *cd, const void *raw
 	return event;
 }
 
+static struct defer_file *defer_file(struct callchain_defer *cd, u64 loc)
+{
+	return &cd->files[(loc & ~(LOC_USED | LOC_COPY)) >> LOC_FILE_SHIFT];
+}
+
+/* Where in memory the record at a location of the index is, NULL when it is not. */
+static const void *defer_mapped(struct callchain_defer *cd, u64 loc)
+{
+	u64 offset = loc & LOC_OFFSET_MASK;
+	const struct defer_file *file;
+
+	if (loc & LOC_COPY)
+		return cd->arena[offset >> ARENA_SHIFT] + (offset & (ARENA_SIZE - 1));
+
+	file = defer_file(cd, loc);
+	if (!file->map || offset < file->map_offset ||
+	    offset - file->map_offset + sizeof(struct perf_event_header) > file->map_len)
+		return NULL;
+	return file->map + (offset - file->map_offset);
+}
+
 /* The record at a location of the index, NULL when it is not there any more. */
 static union perf_event *defer_fetch(struct callchain_defer *cd, u64 loc)
 {
 	u64 offset = loc & LOC_OFFSET_MASK;
+	const void *raw = defer_mapped(cd, loc);
 	struct perf_event_header hdr;
 	struct defer_file *file;
-	const void *raw;
 	ssize_t got;
 
 	if (loc & LOC_COPY)
-		return (void *)cd->arena[offset >> ARENA_SHIFT] + (offset & (ARENA_SIZE - 1));
+		return (void *)raw;
 
-	file = &cd->files[(loc & ~(LOC_USED | LOC_COPY)) >> LOC_FILE_SHIFT];
+	file = defer_file(cd, loc);
 
-	if (file->map && offset >= file->map_offset &&
-	    offset - file->map_offset + sizeof(hdr) <= file->map_len) {
-		u64 pos = offset - file->map_offset;
-
-		raw = file->map + pos;
+	if (raw) {
 		memcpy(&hdr, raw, sizeof(hdr));
 		if (hdr.type != PERF_RECORD_CALLCHAIN_DEFERRED)
 			return NULL;
 		/* Else it goes on behind the window */
-		if (hdr.size <= file->map_len - pos) {
+		if (hdr.size <= file->map_len - (offset - file->map_offset)) {
 			if (!((unsigned long)raw % sizeof(u64)))
 				return (void *)raw;
 			return defer_image(cd, raw, hdr.size);
@@ -1547,6 +1580,72 @@ static union perf_event *defer_index__find(struct callchain_defer *cd,
 			return NULL;
 	}
 	return event;
+}
+
+static void defer_prefetch(const void *addr, size_t size)
+{
+	for (size_t i = 0; i < size; i += CACHE_LINE)
+		__builtin_prefetch(addr + i);
+}
+
+/* The first record that has the hash: few have one that is another's, too. */
+static void defer_index__prefetch(struct callchain_defer *cd, u32 hash)
+{
+	const void *raw;
+	size_t i;
+
+	for (i = hash & (cd->nr_slots - 1); cd->locs[i]; i = (i + 1) & (cd->nr_slots - 1)) {
+		if (cd->hashes[i] != hash)
+			continue;
+		raw = defer_mapped(cd, cd->locs[i]);
+		if (raw)
+			defer_prefetch(raw, AHEAD_SIZE);
+		break;
+	}
+}
+
+/**
+ * callchain_defer__look_ahead - get into the caches what the next samples need
+ * @cd: the stacks of the input
+ * @oe: the queue that is being flushed
+ * @event: the event whose turn it is
+ *
+ * It asks for the event that comes third, for the index's slot of the second one, and for
+ * the record of the first one. So the event is there when its cookie is looked at to find
+ * the slot, and the slot when it is looked at to find the record. Nothing is changed that
+ * is delivered: a wrong guess asks for what is not used.
+ */
+void callchain_defer__look_ahead(struct callchain_defer *cd, struct ordered_events *oe,
+				 struct ordered_event *event)
+{
+	struct defer_peek pk;
+	size_t i;
+
+	/* Records in a queue were read not long ago */
+	if (!cd->nr_slots || list_is_last(&event->list, &oe->events))
+		return;
+
+	/* It is what was the next but one, unless that was inserted since or was no sample */
+	event = list_next_entry(event, list);
+	if (event->event == cd->ahead.event)
+		defer_index__prefetch(cd, cd->ahead.hash);
+	cd->ahead.event = NULL;
+
+	if (list_is_last(&event->list, &oe->events))
+		return;
+
+	event = list_next_entry(event, list);
+	if (event->event->header.type == PERF_RECORD_SAMPLE &&
+	    defer_peek(cd, event->event, &pk) && pk.cookie) {
+		cd->ahead.event = event->event;
+		cd->ahead.hash = defer_hash(cd->seed, pk.tid, pk.cookie);
+		i = cd->ahead.hash & (cd->nr_slots - 1);
+		__builtin_prefetch(&cd->locs[i]);
+		__builtin_prefetch(&cd->hashes[i]);
+	}
+
+	if (!list_is_last(&event->list, &oe->events))
+		defer_prefetch(list_next_entry(event, list)->event, AHEAD_SIZE);
 }
 
 static union perf_event *defer_queue__find(struct callchain_defer *cd,

@@ -15,6 +15,7 @@ struct events_stats;
 struct evlist;
 struct evsel;
 struct ip_callchain;
+struct ordered_event;
 struct ordered_events;
 struct perf_data_file;
 struct perf_sample;
@@ -63,6 +64,8 @@ int callchain_defer__queued(struct callchain_defer *cd, struct ordered_events *o
 bool callchain_defer__must_wait(struct callchain_defer *cd, struct ordered_events *oe,
 				union perf_event *event);
 void callchain_defer__set_now(struct ordered_events *oe, u64 now);
+void callchain_defer__look_ahead(struct callchain_defer *cd, struct ordered_events *oe,
+				 struct ordered_event *event);
 int callchain_defer__deliver(struct callchain_defer *cd, union perf_event *event,
 			     struct perf_sample *sample, u64 file_offset,
 			     const char *file_path);
