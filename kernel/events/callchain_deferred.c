@@ -77,6 +77,12 @@
 #define PERF_DEFER_MORE		2
 
 /*
+ * How long a stack for which the last buffer has no room waits for a reader of it. When
+ * one has in vain, the others do not.
+ */
+#define PERF_DEFER_ROOM_MS	500
+
+/*
  * How long who writes into the buffer of a CPU that is offline waits for one that is
  * going there, or coming back.
  */
@@ -129,6 +135,7 @@ struct perf_defer_drained {
  * @deadline:	in jiffies, for what they wait for
  * @looked:	the deadline behind which all tasks were last looked at; guarded by @drain
  * @full:	the last buffer that had no room by then, never looked into; so is this
+ * @unread:	a reader was waited for in vain since that deadline; the same
  * @room:	how many stacks may be left at a time
  * @nr_left:	how many are
  * @left:	stacks of tasks that came out meanwhile
@@ -170,6 +177,7 @@ struct perf_defer_session {
 	unsigned long			deadline;
 	unsigned long			looked;
 	const struct perf_buffer	*full;
+	bool				unread;
 	unsigned long			room;
 	unsigned long			nr_left;
 	struct list_head		left;
@@ -226,8 +234,9 @@ struct perf_defer_output {
 	bool				written;
 	/* to be written only if there is room, and not to be counted as lost */
 	bool				careful;
-	/* there was no room */
+	/* it could not: there was no room for so many bytes, or 0, see @lose */
 	bool				full;
+	unsigned int			size;
 	/* for perf_defer_write_cpu(): of which CPU, and list of events */
 	int				cpu;
 	bool				gone;
@@ -321,9 +330,22 @@ bool perf_defer_has_buffer(struct perf_event *event)
 }
 
 /*
- * Is there room for a record of @size? Called where no other writer of the buffer
- * can be. A buffer that overwrites itself always has some, and one that is written
- * backwards is let find out by itself.
+ * How much does a record of @size need? As __perf_output_begin() has it: a
+ * PERF_RECORD_LOST goes in front.
+ */
+static unsigned long perf_defer_needs(struct perf_event *event, struct perf_buffer *rb,
+				      unsigned long size)
+{
+	if (local_read(&rb->lost))
+		size += sizeof(struct perf_event_header) + 2 * sizeof(u64) +
+			event->id_header_size;
+	return size;
+}
+
+/*
+ * Is there room for a record of @size? It is so where no other writer of the buffer
+ * can be, and a hint elsewhere. A buffer that overwrites itself always has some, and one
+ * that is written backwards is let find out by itself.
  */
 static bool perf_defer_room(struct perf_event *event, unsigned long size)
 {
@@ -338,13 +360,9 @@ static bool perf_defer_room(struct perf_event *event, unsigned long size)
 	if (!rb || rb->overwrite)
 		return true;
 
-	/* As __perf_output_begin() has it: a PERF_RECORD_LOST goes in front. */
-	if (local_read(&rb->lost))
-		size += sizeof(struct perf_event_header) + 2 * sizeof(u64) +
-			event->id_header_size;
 	return CIRC_SPACE(local_read(&rb->head),
 			  READ_ONCE(rb->user_page->data_tail),
-			  perf_data_size(rb)) >= size;
+			  perf_data_size(rb)) >= perf_defer_needs(event, rb, size);
 }
 
 static void perf_defer_write(struct perf_event *event,
@@ -389,6 +407,7 @@ static void perf_defer_write(struct perf_event *event,
 	if (unlikely(output->careful) &&
 	    !perf_defer_room(event, output->record.header.size)) {
 		output->full = true;
+		output->size = output->record.header.size;
 		return;
 	}
 	lost = atomic64_read(lost_samples);
@@ -1689,6 +1708,73 @@ static bool perf_defer_is_last(struct perf_defer_drain *drain)
 	return last;
 }
 
+/* Would a record of @size fit if all of the buffer had been read? */
+static bool perf_defer_fits(struct perf_event *event, unsigned long size)
+{
+	struct perf_buffer *rb;
+
+	guard(rcu)();
+	/* As rcu_dereference(), for a pointer that is not declared as __rcu. */
+	rb = READ_ONCE(event->rb);
+	return rb && perf_defer_needs(event, rb, size) < perf_data_size(rb);
+}
+
+/*
+ * Wait until there seems to be room for a record of @size, for @naps at most, of which
+ * what is left remains. The event's CPU is not interrupted meanwhile.
+ */
+static bool perf_defer_wait_room(struct perf_defer_drain *drain, unsigned int size,
+				 unsigned int *naps)
+{
+	struct perf_defer_session *session = drain->event->defer;
+
+	lockdep_assert_held(&session->drain);
+
+	if (session->unread || !perf_defer_fits(drain->event, size))
+		return false;
+
+	while (*naps) {
+		--*naps;
+		schedule_timeout_killable(1);
+		if (fatal_signal_pending(current))
+			return false;
+		if (perf_defer_room(drain->event, size))
+			return true;
+	}
+	session->unread = true;
+	return false;
+}
+
+/*
+ * No other event is there to leave it to. Another thread or process may be about to read
+ * the buffer of the last one, a profiler that writes to a disk for one, and gets some time
+ * to make room. What there is none for then is counted as lost.
+ */
+static void perf_defer_write_last(struct perf_defer_drain *drain,
+				  struct perf_defer_output *output)
+{
+	/*
+	 * Counted, and not by the clock: who reads may have been held up with all others.
+	 * One of a tick takes two, as what is left of the current tick does not count.
+	 */
+	unsigned int naps = DIV_ROUND_UP(msecs_to_jiffies(PERF_DEFER_ROOM_MS), 2);
+
+	output->careful = perf_defer_is_last(drain);
+	for (;;) {
+		output->full = false;
+		output->size = 0;
+		output->written = false;
+		perf_defer_write_remote(drain, output);
+		/* Only a careful one finds it so. */
+		if (!output->full)
+			break;
+
+		/* Its CPU, if it was that, has been waited for. */
+		output->careful = output->size &&
+				  perf_defer_wait_room(drain, output->size, &naps);
+	}
+}
+
 /* Nobody needs to leave a stack to this one. */
 static void perf_defer_end_turn(struct perf_defer_drain *drain)
 {
@@ -1810,7 +1896,7 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 	}
 	/*
 	 * Where there is no room: the buffer of the next event that is disabled
-	 * may have some. The last one has to count what is lost.
+	 * may have some. The last one has to wait for it, or count what is lost.
 	 */
 	output.careful = true;
 	perf_defer_write_remote(drain, &output);
@@ -1820,9 +1906,7 @@ static int perf_defer_drain_task(struct perf_defer_drain *drain,
 			err = -ENOSPC;
 			goto out;
 		}
-		output.careful = false;
-		output.written = false;
-		perf_defer_write_remote(drain, &output);
+		perf_defer_write_last(drain, &output);
 	}
 	if (!output.written) {
 		/*
@@ -2091,7 +2175,10 @@ static void perf_defer_drain_left(struct perf_defer_drain *drain, bool locked, b
 			perf_defer_may_show_all(event)) &&
 		       !perf_defer_is_drained(session, left->cookie);
 		if (keep) {
-			perf_defer_write_remote(drain, &output);
+			if (others || !locked)
+				perf_defer_write_remote(drain, &output);
+			else
+				perf_defer_write_last(drain, &output);
 			/* Only where there are others may it be full. */
 			keep = output.full || (ending && !output.written);
 			if (unlikely(!keep && !output.written))
@@ -2225,6 +2312,7 @@ static unsigned long perf_defer_deadline(struct perf_defer_drain *drain)
 		WRITE_ONCE(session->deadline,
 			   jiffies + msecs_to_jiffies(PERF_DEFER_DRAIN_MS));
 		session->full = NULL;
+		session->unread = false;
 		session->given_up = 0;
 		WRITE_ONCE(session->gave_up, false);
 	}
@@ -2239,23 +2327,26 @@ static unsigned long perf_defer_deadline(struct perf_defer_drain *drain)
 static void perf_defer_drain_all(struct perf_defer_drain *drain)
 {
 	struct perf_event *event = drain->event;
-	unsigned long deadline, patience, delay = 1;
+	unsigned long deadline, patience = 0, delay = 1;
 	unsigned int max, more = PERF_DEFER_MORE;
 	struct unwind_stacktrace trace = {};
-	bool late;
+	bool late, looked = false;
 	int err;
 
 	max = min_t(u32, event->attr.sample_max_stack, UNWIND_USER_MAX_ENTRIES);
 	trace.entries = kvmalloc_array(max, sizeof(*trace.entries),
 				       GFP_KERNEL | __GFP_NOWARN);
 	deadline = perf_defer_deadline(drain);
-	patience = jiffies + msecs_to_jiffies(PERF_DEFER_LOCK_MS);
 	for (;;) {
 		late = time_after(jiffies, deadline);
 		err = perf_defer_drain_tasks(drain, &trace, late,
-					     time_after(jiffies, patience));
+					     looked && time_after(jiffies, patience));
 		if (!err || err == -ENOSPC)
 			break;
+		/* Behind the first look, which takes long where a reader is waited for. */
+		if (!looked)
+			patience = jiffies + msecs_to_jiffies(PERF_DEFER_LOCK_MS);
+		looked = true;
 		/* Who has just come out is about to leave a stack. */
 		if (err == -EAGAIN && late && !more--) {
 			if (drain->last)
@@ -2284,11 +2375,13 @@ static void perf_defer_drain_all(struct perf_defer_drain *drain)
  * of the walks; where tasks are running at most PERF_DEFER_DRAIN_MS, once for all
  * events that are disabled within a second and once more for the last one, and then
  * an interrupt of each CPU on which one still is; where memory maps are locked at most
- * PERF_DEFER_LOCK_MS, once for each such task; where the event's CPU is offline, and
- * another one comes or goes, at most PERF_DEFER_HOTPLUG_MS; where other threads disable
- * events of the session, theirs. An event that had no buffer before it was disabled hands
- * out the stack of the current task, no more. One whose buffer is unmapped meanwhile counts
- * as lost what no other event is left to take.
+ * PERF_DEFER_LOCK_MS, once for each such task; where no buffer has room, at most
+ * PERF_DEFER_ROOM_MS for each stack that a reader makes room for, and once where none
+ * does; where the event's CPU is offline, and another one comes or goes, at most
+ * PERF_DEFER_HOTPLUG_MS; where other threads disable events of the session, theirs. An
+ * event that had no buffer before it was disabled hands out the stack of the current task,
+ * no more. One whose buffer is unmapped meanwhile counts as lost what no other event is
+ * left to take.
  *
  * Context: Task context, may sleep. No lock of the event or its context is held.
  * Takes the session's @drain.

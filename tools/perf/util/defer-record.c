@@ -654,10 +654,10 @@ static void *disabling__run(void *arg)
  * @arg: for @read
  *
  * Disabling the event with defer_output makes the kernel write a callchain for each
- * task asleep that has samples, all at once. There may be more of them than a buffer
- * has room for, and what has none is lost. So a thread of its own disables the
- * events, and @read is called by this one until that is done. Where there can be no
- * such thread this one does both, one after the other.
+ * task asleep that has samples, all at once. There may be more of them than the buffers
+ * have room for. Who reads gets a moment to make some; what has none then is lost. So a
+ * thread of its own disables the events, and @read is called by this one until that is
+ * done. Where there can be no such thread this one does both, one after the other.
  *
  * Signals are left to the threads that there were.
  *

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -126,16 +127,23 @@ TEST_F(limits, two_outputs)
 /* Twice as many frames as a record has room for, whose size is a number of 16 bits. */
 static unsigned long deep[16384 * 2];
 
+static void fill_deep(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(deep) - 2; i += 2) {
+		deep[i] = (unsigned long)&deep[i + 2];
+		deep[i + 1] = 0x400000 + i;
+	}
+}
+
 TEST_F(limits, longest_record)
 {
 	struct ut_opts opts = { .pages = 64, .max_stack = 8192 };
 	unsigned int i, room = (65535 - 24 - 32) / 8;
 	struct ut_rec *r;
 
-	for (i = 0; i < ARRAY_SIZE(deep) - 2; i += 2) {
-		deep[i] = (unsigned long)&deep[i + 2];
-		deep[i + 1] = 0x400000 + i;
-	}
+	fill_deep();
 	ASSERT_EQ(0, ut_write_sysctl(MAX_STACK, 16384));
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
@@ -152,6 +160,49 @@ TEST_F(limits, longest_record)
 	EXPECT_EQ(8 * (3 + room + 4), r->size);
 	for (i = 1; i < r->nr; i++)
 		ASSERT_EQ(0x400000 + 2 * (i - 1), r->ips[i]);
+}
+
+static void deep_pause(void *arg)
+{
+	ut_syscall_on((unsigned long)deep, (unsigned long)deep, __NR_pause, 0, 0, 0);
+}
+
+/*
+ * The record of a task asleep is larger than the buffer. It is counted as lost at once: no
+ * reader can make room for it.
+ */
+TEST_F(limits, longer_than_the_buffer)
+{
+	struct ut_opts opts = { .pages = 1, .max_stack = 1000 };
+	__u64 samples, others;
+	struct ut_child c;
+	long sleeps;
+
+	fill_deep();
+	ASSERT_EQ(0, ut_write_sysctl(MAX_STACK, 1000));
+	ASSERT_EQ(0, ut_fork(&c, deep_pause, NULL));
+	opts.pid = c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&c));
+	while (!ut_sample(&self->s, 0, c.pid, 0)) {
+		usleep(1000);
+		ASSERT_EQ(0, ut_drain(&self->s));
+	}
+	ASSERT_TRUE(ut_wait_state(c.pid, "S"));
+	sleeps = ut_sleeps();
+	ASSERT_EQ(0, ut_disable(&self->s));
+	sleeps = ut_sleeps() - sleeps;
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_lost(&self->s, &samples, &others));
+	EXPECT_EQ(0, samples);
+	EXPECT_EQ(1, others);
+	EXPECT_EQ(0, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, c.pid));
+	/* Half a second of naps of two ticks, if it waited */
+	EXPECT_GT(ut_hz() / 8, sleeps);
+	kill(c.pid, SIGKILL);
+	ut_wait(&c);
 }
 
 /* An execve() of what is no program walks the stack, and then fails. */

@@ -779,6 +779,7 @@ static void behind_the_recorded(struct __test_metadata *_metadata,
 	unsigned int i;
 	struct hot *h;
 	int tp, last;
+	long sleeps;
 
 	if (self->nr_cpus < 4)
 		SKIP(return, "needs four CPUs");
@@ -801,8 +802,12 @@ static void behind_the_recorded(struct __test_metadata *_metadata,
 	ASSERT_EQ(0, ut_set_online(self->cpu, false)) TH_LOG("CONFIG_HOTPLUG_CPU?");
 	ASSERT_EQ(0, going(&g, last));
 	begin = seconds();
+	sleeps = ut_sleeps();
 	if (who != TASK) {
 		ASSERT_EQ(0, disable_cpu(&self->s, self->cpu));
+		sleeps = ut_sleeps() - sleeps;
+		/* Naps of two ticks; a second of them, and no half one for a reader. */
+		EXPECT_GT(ut_hz() * 5 / 8, sleeps);
 	} else {
 		ASSERT_EQ(1, write(h->pipe[1], "x", 1));
 		ASSERT_EQ(0, ut_wait(&self->c));

@@ -643,16 +643,20 @@ TEST_F_TIMEOUT(at_the_end, many_tasks, 120)
 #define WAKERS	16
 #define ROUNDS	200
 
-static void spin(unsigned int us)
+static __u64 now_us(void)
 {
 	struct timespec ts;
-	__u64 end = 0, now;
 
-	do {
-		clock_gettime(CLOCK_MONOTONIC, &ts);
-		now = ts.tv_sec * 1000000ULL + ts.tv_nsec / 1000;
-		end = end ?: now + us;
-	} while (now < end);
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000ULL + ts.tv_nsec / 1000;
+}
+
+static void spin(unsigned int us)
+{
+	__u64 end = now_us() + us;
+
+	while (now_us() < end)
+		;
 }
 
 static void short_nap(void *arg)
@@ -723,6 +727,11 @@ TEST_F_TIMEOUT(at_the_end, waking, 250)
 	EXPECT_GE(samples / 10, missing);
 }
 
+/* What one that open_output() has opened says when it is read. */
+struct output_count {
+	__u64	value, enabled, lost;
+};
+
 /* An event that gets records, and samples nothing. */
 static int open_output_as(pid_t pid, int cpu, bool disabled)
 {
@@ -732,7 +741,7 @@ static int open_output_as(pid_t pid, int cpu, bool disabled)
 		.config		= PERF_COUNT_SW_DUMMY,
 		.sample_type	= UT_SAMPLE_TYPE,
 		.sample_id_all	= 1,
-		.read_format	= PERF_FORMAT_LOST,
+		.read_format	= PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_LOST,
 		.disabled	= disabled,
 	};
 
@@ -787,16 +796,10 @@ static void deep_asleep(void *arg)
 	ut_ladder(100, fall_asleep, arg);
 }
 
-/*
- * More than the buffers have room for: the buffer of each event that is disabled
- * takes what it can, and the last one counts the rest.
- */
-TEST_F_TIMEOUT(at_the_end, many_too_large, 120)
+/* Tasks asleep whose stacks are more than the buffers have room for. */
+static void many_large(struct __test_metadata *_metadata, struct ut_session *s, struct many *m)
 {
-	struct many *m = ut_shared(sizeof(*m));
 	struct ut_opts opts = { .pid = -1, .per_cpu = true, .pages = 2 };
-	__u64 lost_samples, lost;
-	unsigned int records = 0;
 	int i;
 
 	ASSERT_NE(NULL, m);
@@ -804,16 +807,35 @@ TEST_F_TIMEOUT(at_the_end, many_too_large, 120)
 		m->sh[i].how = NANOSLEEP;
 		ASSERT_EQ(0, ut_fork(&m->c[i], deep_asleep, &m->sh[i]));
 	}
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep"));
-	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_open(s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(s, "syscalls", "sys_enter_nanosleep"));
+	ASSERT_EQ(0, ut_enable(s));
 	for (i = 0; i < MANY; i++) {
 		ASSERT_EQ(0, ut_go(&m->c[i]));
 		wait_called(&m->sh[i]);
 		ASSERT_TRUE(ut_wait_state(m->c[i].pid, "S"));
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_drain(s));
 	}
+}
+
+/*
+ * Nobody reads meanwhile: the buffer of each event that is disabled takes what it can,
+ * and the last one counts the rest, after it has waited for a reader once.
+ */
+TEST_F_TIMEOUT(at_the_end, many_too_large, 120)
+{
+	struct many *m = ut_shared(sizeof(*m));
+	__u64 lost_samples, lost, begin, ms;
+	unsigned int records = 0;
+	long sleeps;
+	int i;
+
+	many_large(_metadata, &self->s, m);
+	sleeps = ut_sleeps();
+	begin = now_us();
 	ASSERT_EQ(0, ut_disable(&self->s));
+	ms = (now_us() - begin) / 1000;
+	sleeps = ut_sleeps() - sleeps;
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_EQ(0, ut_lost(&self->s, &lost_samples, &lost));
 	EXPECT_EQ(0, lost_samples);
@@ -827,6 +849,48 @@ TEST_F_TIMEOUT(at_the_end, many_too_large, 120)
 	EXPECT_LE(7 * self->s.nr_rings, records);
 	EXPECT_GE(9 * self->s.nr_rings, records);
 	EXPECT_EQ(MANY, records + lost);
+	/* 500 ms of naps of two ticks, and not for each that is lost */
+	if (lost)
+		EXPECT_LE(480, ms);
+	if (lost > 10)
+		EXPECT_GT(ut_hz(), sleeps);
+}
+
+static void *disable_all(void *arg)
+{
+	return (void *)(long)ut_disable(arg);
+}
+
+/*
+ * Another thread reads, as slowly as a profiler that writes to a disk: all stacks are
+ * there, whole, and none is lost.
+ */
+TEST_F_TIMEOUT(at_the_end, many_read_meanwhile, 120)
+{
+	struct many *m = ut_shared(sizeof(*m));
+	__u64 lost_samples, lost;
+	pthread_t thread;
+	void *ret;
+	int i;
+
+	many_large(_metadata, &self->s, m);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, disable_all, &self->s));
+	do {
+		usleep(50000);
+		ASSERT_EQ(0, ut_drain(&self->s));
+	} while (pthread_tryjoin_np(thread, &ret));
+	EXPECT_EQ(NULL, ret);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_lost(&self->s, &lost_samples, &lost));
+	EXPECT_EQ(0, lost_samples);
+	EXPECT_EQ(0, lost);
+	for (i = 0; i < MANY; i++) {
+		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, m->c[i].pid, 0),
+					&m->sh[i].st)) TH_LOG("task %d", i);
+		kill(m->c[i].pid, SIGKILL);
+		ut_wait(&m->c[i]);
+	}
+	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
 /*
@@ -875,8 +939,9 @@ static void taken_back(struct __test_metadata *_metadata, struct ut_session *s, 
 	struct ut_opts opts = { .pid = -1, .per_cpu = true, .pages = 256, .no_output = last };
 	struct taken_back t = {};
 	int i, round, missing, parts = 0;
-	__u64 count[2], before = 0;
+	struct output_count count;
 	struct ut_rec *r;
+	__u64 before = 0;
 	pthread_t id;
 
 	ASSERT_NE(NULL, m);
@@ -914,14 +979,15 @@ static void taken_back(struct __test_metadata *_metadata, struct ut_session *s, 
 			EXPECT_EQ(1, ut_count_samples(s, 0, m->c[i].pid));
 		}
 		ut_forget(s);
-		ASSERT_EQ(sizeof(count), read(t.fd, count, sizeof(count)));
+		ASSERT_EQ(sizeof(count), read(t.fd, &count, sizeof(count)));
 		/* All are missing where it had no buffer any more before it was disabled. */
-		if (!last || missing < MANY || count[1] != before)
-			EXPECT_EQ(last ? missing : 0, count[1] - before) TH_LOG("round %d", round);
+		if (!last || missing < MANY || count.lost != before)
+			EXPECT_EQ(last ? missing : 0, count.lost - before)
+				TH_LOG("round %d", round);
 		if (!last)
 			EXPECT_EQ(0, missing);
 		parts += missing && missing < MANY;
-		before = count[1];
+		before = count.lost;
 	}
 	if (last)
 		TH_LOG("%d times in the middle", parts);
@@ -2896,54 +2962,72 @@ static void *disable(void *arg)
 	return (void *)(long)ioctl(*fd, PERF_EVENT_IOC_DISABLE, 0);
 }
 
+/* Somebody is disabling it. A task that is killed before that has its record written. */
+static bool wait_disabled(int fd)
+{
+	struct output_count count = {}, before;
+
+	do {
+		before = count;
+		usleep(1000);
+		if (read(fd, &count, sizeof(count)) != sizeof(count))
+			return false;
+	} while (count.enabled != before.enabled);
+	return true;
+}
+
+/* Make tasks that run on in a deep call, of each of which there is a sample; then stop that. */
+static void sample_running_on(struct __test_metadata *_metadata, struct ut_session *s,
+			      struct ut_child *c, struct shared *sh)
+{
+	struct ut_opts opts = { .pid = -1, .per_cpu = true, .no_output = true };
+	int i;
+
+	memset(sh, 0, LEAVE * sizeof(*sh));
+	for (i = 0; i < LEAVE; i++)
+		ASSERT_EQ(0, ut_fork(&c[i], ladder_run_on_deep, &sh[i]));
+	ASSERT_EQ(0, ut_open(s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(s, "syscalls", "sys_enter_readv"));
+	ASSERT_EQ(0, ut_enable(s));
+	for (i = 0; i < LEAVE; i++) {
+		ASSERT_EQ(0, ut_go(&c[i]));
+		wait_called(&sh[i]);
+	}
+	usleep(50000);
+	ut_disable(s);
+	ASSERT_EQ(0, ut_drain(s));
+	for (i = 0; i < LEAVE; i++)
+		ASSERT_NE(NULL, ut_sample(s, 0, c[i].pid, 0));
+}
+
 TEST_F_TIMEOUT(at_the_end, left_to_two, 120)
 {
-	struct perf_event_attr attr = {
-		.type		= PERF_TYPE_SOFTWARE,
-		.size		= UT_ATTR_SIZE,
-		.config		= PERF_COUNT_SW_DUMMY,
-		.sample_type	= UT_SAMPLE_TYPE,
-		.sample_id_all	= 1,
-		.read_format	= PERF_FORMAT_LOST,
-	};
-	struct ut_opts opts = { .pid = -1, .per_cpu = true, .no_output = true };
 	struct shared *sh = ut_shared(LEAVE * sizeof(*sh));
 	int fd[2], cpus[UT_MAX_CPUS], round, i, there;
-	__u64 lost, count[2];
+	struct output_count count;
 	struct ut_child c[LEAVE];
 	pthread_t id[2];
 	void *base[2];
+	__u64 lost;
 
 	ASSERT_NE(NULL, sh);
 	ASSERT_LE(1, ut_online_cpus(cpus, UT_MAX_CPUS));
-	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
 	for (round = 0; round < 5; round++) {
-		memset(sh, 0, LEAVE * sizeof(*sh));
-		for (i = 0; i < LEAVE; i++)
-			ASSERT_EQ(0, ut_fork(&c[i], ladder_run_on_deep, &sh[i]));
-		ASSERT_EQ(0, ut_open(&self->s, &opts));
-		ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_readv"));
 		for (i = 0; i < 2; i++) {
-			fd[i] = ut_perf_open(&attr, -1, cpus[0], -1, 0);
+			fd[i] = open_output(-1, cpus[0]);
 			ASSERT_LE(0, fd[i]);
 			base[i] = mmap(NULL, (1 + (i ? 16 : 1)) * sysconf(_SC_PAGESIZE),
 				       PROT_READ | PROT_WRITE, MAP_SHARED, fd[i], 0);
 			ASSERT_NE(MAP_FAILED, base[i]);
 		}
-		ASSERT_EQ(0, ut_enable(&self->s));
-		for (i = 0; i < LEAVE; i++) {
-			ASSERT_EQ(0, ut_go(&c[i]));
-			wait_called(&sh[i]);
-		}
-		usleep(50000);
-		ut_disable(&self->s);
-		ASSERT_EQ(0, ut_drain(&self->s));
+		sample_running_on(_metadata, &self->s, c, sh);
 
 		/* Who is running has 50 ms. */
 		ASSERT_EQ(0, pthread_create(&id[0], NULL, disable, &fd[0]));
 		usleep(2000);
 		ASSERT_EQ(0, pthread_create(&id[1], NULL, disable, &fd[1]));
-		usleep(5000);
+		for (i = 0; i < 2; i++)
+			ASSERT_TRUE(wait_disabled(fd[i]));
 		for (i = 0; i < LEAVE; i++)
 			kill(c[i].pid, SIGKILL);
 		for (i = 0; i < 2; i++)
@@ -2952,13 +3036,12 @@ TEST_F_TIMEOUT(at_the_end, left_to_two, 120)
 			struct ut_rec *r = ut_sample(&self->s, 0, c[i].pid, 0);
 
 			EXPECT_EQ(SIGKILL, ut_wait(&c[i]));
-			ASSERT_NE(NULL, r);
 			there += has_record(base[0], 1, r->cookie) +
 				 has_record(base[1], 16, r->cookie);
 		}
 		for (i = 0, lost = 0; i < 2; i++) {
-			ASSERT_EQ(sizeof(count), read(fd[i], count, sizeof(count)));
-			lost += count[1];
+			ASSERT_EQ(sizeof(count), read(fd[i], &count, sizeof(count)));
+			lost += count.lost;
 		}
 		EXPECT_EQ(LEAVE, there + lost) TH_LOG("%d records", there);
 		EXPECT_LE(3, there);
@@ -2968,6 +3051,70 @@ TEST_F_TIMEOUT(at_the_end, left_to_two, 120)
 			close(fd[i]);
 		}
 	}
+}
+
+/* How many stacks are read from one buffer, of those that are left to it? */
+static int read_what_is_left(struct __test_metadata *_metadata, struct ut_session *s)
+{
+	struct shared *sh = ut_shared(LEAVE * sizeof(*sh));
+	int fd, cpus[UT_MAX_CPUS], i, there = 0;
+	struct perf_event_mmap_page *base;
+	struct output_count count;
+	struct ut_child c[LEAVE];
+	struct ut_rec *r[LEAVE];
+	bool got[LEAVE] = {};
+	pthread_t id;
+	void *ret;
+
+	ASSERT_NE(NULL, sh);
+	ASSERT_LE(1, ut_online_cpus(cpus, UT_MAX_CPUS));
+	fd = open_output(-1, cpus[0]);
+	ASSERT_LE(0, fd);
+	base = mmap(NULL, 2 * sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ASSERT_NE(MAP_FAILED, base);
+	sample_running_on(_metadata, s, c, sh);
+	for (i = 0; i < LEAVE; i++)
+		r[i] = ut_sample(s, 0, c[i].pid, 0);
+
+	/* Who is running has 50 ms. */
+	ASSERT_EQ(0, pthread_create(&id, NULL, disable, &fd));
+	ASSERT_TRUE(wait_disabled(fd));
+	for (i = 0; i < LEAVE; i++)
+		kill(c[i].pid, SIGKILL);
+	do {
+		__u64 head;
+
+		usleep(50000);
+		head = __atomic_load_n(&base->data_head, __ATOMIC_ACQUIRE);
+		for (i = 0; i < LEAVE; i++)
+			got[i] |= has_record(base, 1, r[i]->cookie);
+		__atomic_store_n(&base->data_tail, head, __ATOMIC_RELEASE);
+	} while (pthread_tryjoin_np(id, &ret));
+	EXPECT_EQ(NULL, ret);
+	for (i = 0; i < LEAVE; i++) {
+		EXPECT_EQ(SIGKILL, ut_wait(&c[i]));
+		there += got[i] || has_record(base, 1, r[i]->cookie);
+	}
+	ASSERT_EQ(sizeof(count), read(fd, &count, sizeof(count)));
+	EXPECT_EQ(LEAVE, there + count.lost);
+	ut_close(s);
+	munmap(base, 2 * sysconf(_SC_PAGESIZE));
+	close(fd);
+	munmap(sh, LEAVE * sizeof(*sh));
+	return there;
+}
+
+/*
+ * The same with one buffer, which another thread reads, slowly: it has what all of them
+ * have left. A task that does not get a CPU for long may lose its stack, see left_to_two.
+ */
+TEST_F_TIMEOUT(at_the_end, left_to_a_reader, 120)
+{
+	int i, there = 0;
+
+	for (i = 0; i < 3 && there < LEAVE; i++)
+		there = read_what_is_left(_metadata, &self->s);
+	EXPECT_EQ(LEAVE, there);
 }
 
 /*

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -85,6 +86,23 @@ unsigned int ut_online_cpus(int *cpus, unsigned int max)
 	}
 	fclose(f);
 	return nr;
+}
+
+long ut_hz(void)
+{
+	struct timespec res;
+
+	/* That clock goes with the tick. */
+	clock_getres(CLOCK_MONOTONIC_COARSE, &res);
+	return 1000000000 / res.tv_nsec;
+}
+
+long ut_sleeps(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_THREAD, &usage);
+	return usage.ru_nvcsw;
 }
 
 int ut_set_online(int cpu, bool on)

@@ -132,6 +132,10 @@ void ut_ring_unmap(struct ut_ring *ring);
 /* Number of online CPUs and their numbers. */
 unsigned int ut_online_cpus(int *cpus, unsigned int max);
 
+/* Ticks a second, and how often the current thread has fallen asleep. */
+long ut_hz(void);
+long ut_sleeps(void);
+
 /* Take a CPU away, or give it back. 0, or it is not one that can be taken. */
 int ut_set_online(int cpu, bool on);
 
