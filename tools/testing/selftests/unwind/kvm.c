@@ -336,6 +336,29 @@ static int wait_guest(struct other *o)
 	return UT_READ(o->vm->mem[GUEST_FLAG]) ? 0 : -1;
 }
 
+/*
+ * Wait until a thread has been switched out. It says that it sleeps some time before that,
+ * see set_current_state(); where, only from then on.
+ */
+static bool wait_asleep(pid_t tid)
+{
+	char path[64], where[64];
+	ssize_t n;
+	int i, fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/wchan", tid);
+	for (i = 0; i < 10000; i++) {
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		n = read(fd, where, sizeof(where));
+		close(fd);
+		if (n > 1 && ut_task_state(tid) == 'S')
+			return true;
+		usleep(1000);
+	}
+	ut_diag("%s: not asleep", path);
+	return false;
+}
+
 static void *wake_guest(void *arg)
 {
 	struct kvm_msi msi = { .address_lo = MSI_ADDRESS, .data = MSI_NMI };
@@ -343,7 +366,7 @@ static void *wake_guest(void *arg)
 
 	/* Where it halts its thread is asleep in KVM_RUN. */
 	o->err = wait_guest(o);
-	if (!o->err && !ut_wait_state(o->tid, "S"))
+	if (!o->err && !wait_asleep(o->tid))
 		o->err = -1;
 	if (!o->err && o->disable) {
 		ut_disable(o->s);
@@ -630,7 +653,7 @@ TEST_F(kvm, worker_without_user_stack)
 	ASSERT_EQ(0, c.ret);
 	tid = worker();
 	ASSERT_NE(0, tid);
-	ASSERT_TRUE(ut_wait_state(tid, "S"));
+	ASSERT_TRUE(wait_asleep(tid));
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
 	for (i = 0; (r = ut_sample(&self->s, tp, tid, i)); i++)
