@@ -943,15 +943,20 @@ int ut_check(struct ut_session *s, unsigned int allow)
 void ut_walk_self(struct ut_stack *st, __u64 ip, void *fp)
 {
 	unsigned long *frame = fp, *last = NULL;
+	unsigned int nr = 0;
 
-	st->nr = 0;
-	st->ip[st->nr++] = ip;
+	st->ip[nr++] = ip;
 	/* A frame that is not above the last one ends a chain, as it does in the kernel. */
-	while (frame > last && st->nr < UT_MAX_FRAMES) {
-		st->ip[st->nr++] = frame[1];
+	while (frame > last && nr < UT_MAX_FRAMES) {
+		st->ip[nr++] = frame[1];
 		last = frame;
 		frame = (unsigned long *)frame[0];
 	}
+	/*
+	 * Whoever looks at it while the same call is made again finds it whole; pairs with
+	 * UT_READ().
+	 */
+	__atomic_store_n(&st->nr, nr, __ATOMIC_RELEASE);
 }
 
 ut_noinline long ut_syscall(struct ut_stack *st, long nr, long a1, long a2, long a3, long a4,
