@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * libFuzzer target: read a perf.data, or the stream of perf record -o -, as perf
- * script and perf report -D do, with deferred callchains merged and as recorded.
+ * script and perf report -D do, with deferred callchains merged and as recorded. The
+ * features of the header are made native, too, as perf inject does.
  *
  * make -C tools/perf CC=clang fuzz-session, see Makefile.perf; then
  *
@@ -28,6 +29,7 @@
 #include <traceevent/event-parse.h>
 #include <internal/lib.h>
 #include "addr_location.h"
+#include "byte-order.h"
 #include "callchain.h"
 #include "data.h"
 #include "debug.h"
@@ -160,6 +162,37 @@ static int fuzz_attr(const struct perf_tool *tool, union perf_event *event,
 	return err;
 }
 
+/* In memory of its own size; what the other endianness would be is not asked */
+static void fuzz_native(struct perf_header *header, u64 feat, const void *data, size_t size)
+{
+	void *copy = malloc(size);
+
+	if (!copy)
+		return;
+	memcpy(copy, data, size);
+	fuzz_session_sum += byte_order__feature(feat, copy, size, header->env.nr_cpus_avail);
+	free(copy);
+}
+
+static int fuzz_feature(struct perf_session *session, union perf_event *event)
+{
+	fuzz_native(&session->header, event->feat.feat_id, event->feat.data,
+		    event->header.size - sizeof(event->feat));
+	return perf_event__process_feature(session, event);
+}
+
+static int fuzz_section(struct perf_file_section *section, struct perf_header *header,
+			int feat, int fd, void *data __maybe_unused)
+{
+	void *bytes = malloc(section->size);
+
+	/* No section is larger than the file */
+	if (bytes && pread(fd, bytes, section->size, section->offset) == (ssize_t)section->size)
+		fuzz_native(header, feat, bytes, section->size);
+	free(bytes);
+	return 0;
+}
+
 static void read_session(int fd, bool merge, bool dump)
 {
 	char path[64];
@@ -184,7 +217,7 @@ static void read_session(int fd, bool merge, bool dump)
 	tool.attr	= fuzz_attr;
 	tool.event_update = perf_event__process_event_update;
 	tool.id_index	= perf_event__process_id_index;
-	tool.feature	= perf_event__process_feature;
+	tool.feature	= fuzz_feature;
 	tool.build_id	= perf_event__process_build_id;
 	tool.ordering_requires_timestamps = true;
 	tool.no_warn	= true;
@@ -201,6 +234,10 @@ static void read_session(int fd, bool merge, bool dump)
 		ordered_events__set_copy_on_queue(&session->ordered_events, true);
 		if (session->evlist)
 			take_for_tracepoints(session->evlist);
+		if (!merge && !perf_data__is_pipe(session->data))
+			perf_header__process_sections(&session->header,
+						      perf_data__fd(session->data), NULL,
+						      fuzz_section);
 		perf_session__process_events(session);
 		perf_session__fprintf_nr_events(session, stdout);
 		perf_session__delete(session);

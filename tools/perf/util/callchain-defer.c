@@ -94,6 +94,7 @@
 #include <linux/zalloc.h>
 #include <internal/lib.h>
 #include <perf/event.h>
+#include "byte-order.h"
 #include "callchain.h"
 #include "callchain-defer.h"
 #include "compress.h"
@@ -491,10 +492,10 @@ void callchain_defer__set_bounds(struct callchain_defer *cd, u64 nsec, u64 bytes
 	cd->max_bytes = bytes;
 }
 
-/* A word of two 32-bit values, the second one: swapping exchanged the halves. */
-static u32 defer_second_u32(const struct evsel *evsel, u64 word)
+/* A word of two 32-bit values, the second one. */
+static u32 defer_second_u32(u64 word)
 {
-	return (host_is_bigendian() == evsel->needs_swap) ? word >> 32 : (u32)word;
+	return host_is_bigendian() ? (u32)word : word >> 32;
 }
 
 /* Most files have one kind of sample_id, and this is asked for each sample. */
@@ -583,7 +584,7 @@ static bool defer_rec__parse(struct callchain_defer *cd, union perf_event *event
 		cd->rec.tid.machine_pid = defer_machine(cd, array[pos - evsel->is_pos]);
 	pos -= id_words;
 	if (type & PERF_SAMPLE_TID)
-		cd->rec.tid.tid = defer_second_u32(evsel, array[pos++]);
+		cd->rec.tid.tid = defer_second_u32(array[pos++]);
 	if (type & PERF_SAMPLE_TIME)
 		cd->rec.time = array[pos];
 	return true;
@@ -611,6 +612,7 @@ static union perf_event *defer_image(struct callchain_defer *cd, const void *raw
 	if (cd->needs_swap) {
 		perf_event_header__bswap(&event->header);
 		mem_bswap_64(&cd->image[1], round_down(size - sizeof(u64), sizeof(u64)));
+		byte_order__event(cd->evlist, NULL, event);
 	}
 	return event;
 }
@@ -1248,7 +1250,7 @@ static bool defer_peek(struct callchain_defer *cd, union perf_event *event,
 		i++;
 	if (type & PERF_SAMPLE_IP)
 		i++;
-	pk->tid.tid = defer_second_u32(evsel, array[i]);
+	pk->tid.tid = defer_second_u32(array[i]);
 	pk->tid.machine_pid = evsel->id_pos >= 0 ? defer_machine(cd, array[evsel->id_pos]) : 0;
 	pk->time = array[i + 1];
 	pk->cookie = 0;

@@ -23,8 +23,10 @@
 #include <traceevent/event-parse.h>
 #include "debug.h"
 #include "evsel.h"
+#include "header.h"
 #include "raw-check.h"
 #include "sample.h"
+#include "tool.h"
 #include "trace-event.h"
 
 static void evsel__add_raw_fields(struct evsel *evsel, const struct tep_format_field *field)
@@ -476,6 +478,32 @@ static void evsel__check_print(struct evsel *evsel, const struct perf_sample *sa
 	pr_warning("%s: its print format does not go with the sample at %#llx, its fields are shown from there on\n",
 		   evsel__name(evsel), (unsigned long long)file_offset);
 	event__print_fields(event);
+}
+
+/**
+ * evsel__misses_format - is there nothing that describes the raw data of a tracepoint
+ * @evsel: event
+ * @tool: who gets the sample
+ * @sample: of that event, or of another one of its group
+ * @file_offset: where the sample is, in bytes
+ *
+ * A pipe may come without the formats, or with those of other tracepoints. For the first
+ * sample of an event that is told, unless the tool does not want formats.
+ *
+ * Return: true when nobody can take anything out of the raw data.
+ */
+bool evsel__misses_format(struct evsel *evsel, const struct perf_tool *tool,
+			  const struct perf_sample *sample, u64 file_offset)
+{
+	if (evsel->core.attr.type != PERF_TYPE_TRACEPOINT || evsel->tp_format ||
+	    !sample->raw_data)
+		return false;
+
+	if (!evsel->raw_warned && tool->tracing_data == perf_event__process_tracing_data)
+		pr_warning("%s: samples have fields that no format describes, first at %#llx\n",
+			   evsel__name(evsel), (unsigned long long)file_offset);
+	evsel->raw_warned = true;
+	return true;
 }
 
 /**
