@@ -321,8 +321,8 @@ static struct defer_needs evsel__foresee(struct evsel *evsel, const struct recor
 }
 
 /*
- * Is there an event that can get the callchains of all, see evsel__can_output()? True
- * also when one of their own could not either.
+ * Can the tracking event get the callchains of all, see evsel__can_output()? True also
+ * when one of their own could not either.
  */
 static bool evlist__foresees_output(struct evlist *evlist, const struct record_opts *opts,
 				    const struct callchain_param *param)
@@ -338,11 +338,10 @@ static bool evlist__foresees_output(struct evlist *evlist, const struct record_o
 		}
 	}
 
-	evlist__for_each_entry(evlist, evsel) {
-		has = evsel__foresee(evsel, opts, param, max_stack);
-		if (evsel__is_group_leader(evsel) && defer_needs__met(&needs, &has))
-			return true;
-	}
+	evsel = evlist__get_tracking_event(evlist);
+	has = evsel__foresee(evsel, opts, param, max_stack);
+	if (evsel__is_group_leader(evsel) && defer_needs__met(&needs, &has))
+		return true;
 
 	has = opts__foresee(opts, param, max_stack);
 	has.max_stack = max_stack;

@@ -246,11 +246,13 @@ test_leader()
 	record -g -e "{page-faults/max-stack=4/,context-switches/max-stack=2/}" -- true ||
 		return 0
 	check_bits "A leader with more than the others" 11 10
-	# Another leader gets them all
+	# It is the tracking event that gets them, not just one that could
 	record --call-graph fp,defer -e page-faults/max-stack=4/,context-switches -- true ||
 		return 0
-	check_bits "A smaller max-stack of one that is not alone" 11 01
+	check_bits "A smaller max-stack of one that is not alone" 110 001
 	check_messages "A smaller max-stack of one that is not alone" "WARNING" 0
+	record -g -e page-faults/max-stack=16/,context-switches/max-stack=8/ -- true || return 0
+	check_bits "A larger max-stack of one that is not alone" 11 10
 	record --call-graph fp,nodefer -e "{page-faults/max-stack=4/,context-switches}" -- true ||
 		return 0
 	check_bits "A leader with a smaller max-stack, forbidden" 00 00
