@@ -25,6 +25,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include <sys/mman.h>
+#include <internal/lib.h>
 #include <linux/bitmap.h>
 #include <linux/bitops.h>
 #include <linux/kernel.h>
@@ -413,6 +416,9 @@ static const char *const feature_formats[HEADER_LAST_FEATURE] = {
 	[HEADER_MEM_TOPOLOGY]	  = "888(88b)",
 	[HEADER_CLOCKID]	  = "8",
 	[HEADER_DIR_FORMAT]	  = "8",
+	/* Of BPF programs nothing is known but that there are none, as mostly */
+	[HEADER_BPF_PROG_INFO]	  = "4",
+	[HEADER_BPF_BTF]	  = "4",
 	[HEADER_COMPRESSED]	  = "44444",
 	[HEADER_CPU_PMU_CAPS]	  = "4(ss)",
 	[HEADER_CLOCK_DATA]	  = "4488",
@@ -485,7 +491,6 @@ int byte_order__feature(u64 feat, void *data, size_t size, u32 nr_cpus)
 {
 	struct rest rest = { .p = data, .size = size };
 	bool good;
-	u64 nr;
 	int err;
 
 	switch (feat) {
@@ -496,13 +501,6 @@ int byte_order__feature(u64 feat, void *data, size_t size, u32 nr_cpus)
 		if (err)
 			return err;
 		good = true;
-		break;
-	case HEADER_BPF_PROG_INFO:
-	case HEADER_BPF_BTF:
-		/* Mostly there is none */
-		good = native_u32(&rest, &nr);
-		if (good && nr)
-			return -EOPNOTSUPP;
 		break;
 	case HEADER_CPU_TOPOLOGY:
 		good = native_cpu_topology(&rest, nr_cpus);
@@ -551,4 +549,79 @@ int byte_order__tracing_data(void *data, size_t size)
 	if (atof(version) >= 0.6 && !native_values(&rest, "l"))
 		return -EINVAL;
 	return 0;
+}
+
+#ifdef HAVE_LIBTRACEEVENT
+static bool has_formats(const struct perf_session *session)
+{
+	return session->tevent.pevent;
+}
+
+static int read_formats(struct perf_session *session, const void *data, size_t size)
+{
+	int fd = memfd_create("formats", MFD_CLOEXEC), ret = -EINVAL;
+
+	if (fd < 0)
+		return -errno;
+	if (writen(fd, data, size) == (ssize_t)size && !lseek(fd, 0, SEEK_SET) &&
+	    trace_report(fd, &session->tevent, /*repipe=*/false) >= 0)
+		ret = 0;
+	else
+		pr_err("The formats of tracepoints cannot be read\n");
+	close(fd);
+	return ret;
+}
+#else
+static bool has_formats(const struct perf_session *session __maybe_unused)
+{
+	return false;
+}
+
+static int read_formats(struct perf_session *session __maybe_unused,
+			const void *data __maybe_unused, size_t size __maybe_unused)
+{
+	return 0;
+}
+#endif
+
+/**
+ * byte_order__learn_formats - make formats native that are passed on, and know them
+ * @session: where they are from; of this machine's endianness they stay as they are
+ * @data: what byte_order__tracing_data() takes
+ * @size: of @data, in bytes
+ *
+ * Who only passes on what comes through a pipe does not read its formats, but by them the
+ * raw data of samples behind them become native.
+ *
+ * Return: 0, -EINVAL if they are malformed, which is told, or what memfd_create() has.
+ */
+int byte_order__learn_formats(struct perf_session *session, void *data, size_t size)
+{
+	if (!session->header.needs_swap)
+		return 0;
+
+	if (byte_order__tracing_data(data, size)) {
+		pr_err("The formats of tracepoints are malformed\n");
+		return -EINVAL;
+	}
+	return has_formats(session) ? 0 : read_formats(session, data, size);
+}
+
+/**
+ * byte_order__lacks_formats - are there tracepoints whose raw data stayed as they were
+ * @session: session of which all events were read
+ *
+ * Return: true where it is of the other endianness, has a tracepoint, and had no formats.
+ */
+bool byte_order__lacks_formats(struct perf_session *session)
+{
+	struct evsel *evsel;
+
+	if (!session->header.needs_swap || has_formats(session))
+		return false;
+	evlist__for_each_entry(session->evlist, evsel) {
+		if (evsel->core.attr.type == PERF_TYPE_TRACEPOINT)
+			return true;
+	}
+	return false;
 }
