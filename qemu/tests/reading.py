@@ -14,6 +14,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import struct
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import termios
 import time
 from importlib.machinery import SourceFileLoader
 
+import otherorder
 import perfdata
 
 HERE = os.path.dirname(os.path.realpath(__file__))
@@ -203,6 +205,42 @@ def equal(name, *args, has=(), pick=None):
             raise Wrong(f"perf {' '.join(args)}: no {expression}:\n"
                         f"{ours[:1500]}")
     return ours
+
+
+def equal_orders(source, commands, injects, show=None):
+    """What perf @commands print, and what perf inject @injects writes, of @source and of
+    the same in the other byte order; what was written is read once more with @show."""
+    texts = []
+    for order in ("this", "other"):
+        where = f"{source}.{order}"
+        os.makedirs(where, exist_ok=True)
+        if order == "this":
+            shutil.copy(source, f"{where}/data")
+        else:
+            otherorder.swapped(source, f"{where}/data")
+        # when it was recorded is that of the file
+        os.utime(f"{where}/data", (0, 0))
+        # perf inject writes down how it was called
+        there = ["env", "-C", where, PERF]
+        read = ["".join(rt.run([*there, *words, "-i", "data"], f"{where}/{number}"))
+                for number, words in enumerate(commands)]
+        for words, out in itertools.product(injects, ["file", "pipe"]):
+            # and nothing that was not set
+            rt.run(["env", f"MALLOC_PERTURB_={len(order)}", *there, "inject", *words,
+                    "-i", "data", "-o", "injected" if out == "file" else "-"], f"{where}/inject",
+                   stdout=None if out == "file" else f"{where}/injected")
+            with open(f"{where}/injected", "rb") as f:
+                read.append(f.read())
+            if show:
+                os.utime(f"{where}/injected", (0, 0))
+                read.append(rt.run([*there, *show, "-i", "injected"], f"{where}/show")[0])
+        texts.append(read)
+    for number, (ours, theirs) in enumerate(zip(*texts)):
+        if ours != theirs:
+            at = len(os.path.commonprefix([ours, theirs]))
+            raise Wrong(f"{source}, {number}, at {at}:\n{ours[:at + 99][-199:]}\n"
+                        f"the other order:\n{theirs[:at + 99][-199:]}")
+    return texts[0]
 
 
 class Each:
