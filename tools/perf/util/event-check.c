@@ -102,6 +102,8 @@ static u64 get64(const void *p, bool swapped)
 static bool has_cpu_map(const union perf_event *event, size_t offset, bool swapped)
 {
 	const struct perf_record_cpu_map_data *data = (const void *)event + offset;
+	const size_t range_end = offsetof(struct perf_record_cpu_map_data, range_cpu_data) +
+				 sizeof(struct perf_record_range_cpu_map);
 	size_t nr, long_size;
 
 	if (!has_entries(event, offset, 1, offsetof(struct perf_record_cpu_map_data,
@@ -124,9 +126,14 @@ static bool has_cpu_map(const union perf_event *event, size_t offset, bool swapp
 						    mask32_data.mask), nr, sizeof(u32));
 		return has_entries(event, offset + offsetof(struct perf_record_cpu_map_data,
 							    mask64_data.mask), nr, sizeof(u64));
+	case PERF_CPU_MAP__RANGE_CPUS:
+		return has_entries(event, offset, 1, range_end) &&
+		       get16((const char *)data + offsetof(struct perf_record_cpu_map_data,
+							   range_cpu_data.start_cpu), swapped) <=
+		       get16((const char *)data + offsetof(struct perf_record_cpu_map_data,
+							   range_cpu_data.end_cpu), swapped);
 	default:
-		return has_entries(event, offset, 1, sizeof(u16) +
-				   sizeof(struct perf_record_range_cpu_map));
+		return has_entries(event, offset, 1, range_end);
 	}
 }
 
