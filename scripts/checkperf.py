@@ -418,7 +418,7 @@ def run_bad_input(layer):
 
 
 # what takes a minute on two CPUs
-FUZZ_INPUTS = 55000
+FUZZ_INPUTS = 25000
 
 
 def run_fuzz(layer):

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * libFuzzer target: read a perf.data, or the stream of perf record -o -, as perf
- * script and perf report -D do, with deferred callchains merged and as recorded. The
- * features of the header are made native, too, as perf inject does.
+ * script, perf report --stdio and perf report --header -D do, with deferred callchains
+ * merged and as recorded, and what perf stat record writes. The features of the header
+ * are made native, too, as perf inject does.
  *
  * make -C tools/perf CC=clang fuzz-session, see Makefile.perf; then
  *
@@ -29,21 +30,27 @@
 #include <traceevent/event-parse.h>
 #include <internal/lib.h>
 #include "addr_location.h"
+#include "auxtrace.h"
 #include "byte-order.h"
 #include "callchain.h"
+#include "cpumap.h"
 #include "data.h"
 #include "debug.h"
 #include "event.h"
 #include "evlist.h"
 #include "evsel.h"
 #include "header.h"
+#include "hist.h"
 #include "machine.h"
 #include "ordered-events.h"
 #include "sample.h"
 #include "session.h"
+#include "sort.h"
+#include "stat.h"
 #include "symbol.h"
 #include "symbol_conf.h"
 #include "thread.h"
+#include "thread_map.h"
 #include "tool.h"
 #include "trace-event.h"
 #include "util.h"
@@ -80,6 +87,19 @@ static const char fuzz_format[] =
 
 static struct tep_event *fuzz_event;
 
+/* Counts for so many CPUs times threads; a record may name more than there is memory for */
+#define FUZZ_COUNTS	4096
+
+/* What perf script makes of the maps of perf stat record, for one session */
+struct fuzz_stat {
+	struct perf_stat_config	 config;
+	struct perf_thread_map	*threads;
+	struct perf_cpu_map	*cpus;
+	bool			 allocated;
+};
+
+static struct fuzz_stat fuzz_stat;
+
 static void read_chain(const struct ip_callchain *chain)
 {
 	u64 i;
@@ -96,6 +116,11 @@ static int fuzz_sample(const struct perf_tool *tool __maybe_unused,
 		       struct evsel *evsel, struct machine *machine)
 {
 	struct callchain_cursor *cursor = get_tls_callchain_cursor();
+	struct hist_entry_iter iter = {
+		.evsel	= evsel,
+		.sample	= sample,
+		.ops	= &hist_iter_cumulative,
+	};
 	struct callchain_cursor_node *node;
 	struct addr_location al;
 	size_t i;
@@ -129,6 +154,74 @@ static int fuzz_sample(const struct perf_tool *tool __maybe_unused,
 		}
 	}
 	addr_location__exit(&al);
+
+	/* A sample of perf report; al is put by what adds it */
+	addr_location__init(&al);
+	if (!machine__resolve(machine, &al, sample))
+		hist_entry_iter__add(&iter, &al, PERF_MAX_STACK_DEPTH, NULL);
+	addr_location__exit(&al);
+	return 0;
+}
+
+/* What perf report --stdio prints of an event */
+static void fuzz_report(struct evlist *evlist)
+{
+	struct evsel *evsel;
+
+	evlist__for_each_entry(evlist, evsel) {
+		struct hists *hists = evsel__hists(evsel);
+
+		hists__collapse_resort(hists, NULL);
+		evsel__output_resort(evsel, NULL);
+		hists__fprintf(hists, /*show_header=*/true, 0, 0, 0, stdout,
+			       /*ignore_callchains=*/false);
+	}
+}
+
+static int fuzz_maps(struct perf_session *session)
+{
+	struct perf_cpu_map *cpus = fuzz_stat.cpus;
+	struct perf_thread_map *threads = fuzz_stat.threads;
+
+	if (!cpus || !threads || fuzz_stat.allocated ||
+	    (u64)perf_cpu_map__nr(cpus) * perf_thread_map__nr(threads) > FUZZ_COUNTS)
+		return 0;
+	perf_evlist__set_maps(&session->evlist->core, cpus, threads);
+	if (evlist__alloc_stats(&fuzz_stat.config, session->evlist, /*alloc_raw=*/true))
+		return -ENOMEM;
+	fuzz_stat.allocated = true;
+	return 0;
+}
+
+static int fuzz_thread_map(struct perf_session *session, union perf_event *event)
+{
+	if (!fuzz_stat.threads)
+		fuzz_stat.threads = thread_map__new_event(&event->thread_map);
+	return fuzz_maps(session);
+}
+
+static int fuzz_cpu_map(struct perf_session *session, union perf_event *event)
+{
+	if (!fuzz_stat.cpus)
+		fuzz_stat.cpus = cpu_map__new_data(&event->cpu_map.data);
+	return fuzz_maps(session);
+}
+
+static int fuzz_stat_config(struct perf_session *session __maybe_unused,
+			    union perf_event *event)
+{
+	perf_event__read_stat_config(&fuzz_stat.config, &event->stat_config);
+	fuzz_stat.config.aggr_mode = AGGR_NONE;
+	return 0;
+}
+
+static int fuzz_stat_round(struct perf_session *session, union perf_event *event)
+{
+	struct evsel *evsel;
+
+	fuzz_session_sum += event->stat_round.time;
+	evlist__for_each_entry(session->evlist, evsel)
+		perf_stat_process_counter(&fuzz_stat.config, evsel);
 	return 0;
 }
 
@@ -219,11 +312,23 @@ static void read_session(int fd, bool merge, bool dump)
 	tool.id_index	= perf_event__process_id_index;
 	tool.feature	= fuzz_feature;
 	tool.build_id	= perf_event__process_build_id;
+	tool.cgroup	= perf_event__process_cgroup;
+	tool.auxtrace_error = perf_event__process_auxtrace_error;
 	tool.ordering_requires_timestamps = true;
 	tool.no_warn	= true;
 	if (!merge) {
 		tool.no_merge_callchains = true;
 		tool.callchain_deferred = fuzz_deferred;
+	}
+	if (dump) {
+		tool.show_feat_hdr = SHOW_FEAT_HEADER_FULL_INFO;
+	} else {
+		/* The tool's own print the events in a dump */
+		tool.thread_map	 = fuzz_thread_map;
+		tool.cpu_map	 = fuzz_cpu_map;
+		tool.stat_config = fuzz_stat_config;
+		tool.stat	 = perf_event__process_stat_event;
+		tool.stat_round	 = fuzz_stat_round;
 	}
 
 	dump_trace = dump;
@@ -238,10 +343,18 @@ static void read_session(int fd, bool merge, bool dump)
 			perf_header__process_sections(&session->header,
 						      perf_data__fd(session->data), NULL,
 						      fuzz_section);
+		if (dump)
+			perf_session__fprintf_info(session, stdout, /*full=*/true);
 		perf_session__process_events(session);
 		perf_session__fprintf_nr_events(session, stdout);
+		fuzz_report(session->evlist);
+		if (fuzz_stat.allocated)
+			evlist__free_stats(session->evlist);
 		perf_session__delete(session);
 	}
+	perf_cpu_map__put(fuzz_stat.cpus);
+	perf_thread_map__put(fuzz_stat.threads);
+	memset(&fuzz_stat, 0, sizeof(fuzz_stat));
 	dump_trace = false;
 }
 
@@ -259,8 +372,15 @@ int LLVMFuzzerInitialize(int *argc __maybe_unused, char ***argv __maybe_unused)
 	page_size = sysconf(_SC_PAGE_SIZE);
 	symbol_conf.use_callchain = true;
 	symbol_conf.try_vmlinux_path = false;
-	/* Nothing of this machine is to be read */
+	/* Nothing of this machine is to be read, its tracepoints neither */
 	symbol_conf.kptr_restrict = true;
+	if (setenv("TRACEFS_PATH", "/dev/null", /*overwrite=*/1))
+		return -1;
+	symbol_conf.cumulate_callchain = true;
+	sort_order = "pid,comm,dso,symbol,cpu,cgroup_id";
+	if (hists__init() < 0 || callchain_register_param(&callchain_param) < 0 ||
+	    setup_sorting(NULL) < 0)
+		return -1;
 
 	tep = tep_alloc();
 	if (!tep)
