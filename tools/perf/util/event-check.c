@@ -124,7 +124,8 @@ static bool has_cpu_map(const union perf_event *event, size_t offset, bool swapp
 			return has_entries(event, offset +
 					   offsetof(struct perf_record_cpu_map_data,
 						    mask32_data.mask), nr, sizeof(u32));
-		return has_entries(event, offset + offsetof(struct perf_record_cpu_map_data,
+		return long_size == 8 &&
+		       has_entries(event, offset + offsetof(struct perf_record_cpu_map_data,
 							    mask64_data.mask), nr, sizeof(u64));
 	case PERF_CPU_MAP__RANGE_CPUS:
 		return has_entries(event, offset, 1, range_end) &&
