@@ -87,7 +87,7 @@ static const char fuzz_format[] =
 
 static struct tep_event *fuzz_event;
 
-/* Counts for so many CPUs times threads; a record may name more than there is memory for */
+/* Counts for so many CPUs times threads: a record may name more than there is memory for */
 #define FUZZ_COUNTS	4096
 
 /* What perf script makes of the maps of perf stat record, for one session */
@@ -155,7 +155,7 @@ static int fuzz_sample(const struct perf_tool *tool __maybe_unused,
 	}
 	addr_location__exit(&al);
 
-	/* A sample of perf report; al is put by what adds it */
+	/* A sample of perf report */
 	addr_location__init(&al);
 	if (!machine__resolve(machine, &al, sample))
 		hist_entry_iter__add(&iter, &al, PERF_MAX_STACK_DEPTH, NULL);
@@ -182,9 +182,16 @@ static int fuzz_maps(struct perf_session *session)
 {
 	struct perf_cpu_map *cpus = fuzz_stat.cpus;
 	struct perf_thread_map *threads = fuzz_stat.threads;
+	struct evsel *evsel;
+	u64 nr;
 
-	if (!cpus || !threads || fuzz_stat.allocated ||
-	    (u64)perf_cpu_map__nr(cpus) * perf_thread_map__nr(threads) > FUZZ_COUNTS)
+	if (!cpus || !threads || fuzz_stat.allocated)
+		return 0;
+	nr = perf_cpu_map__nr(cpus);
+	/* An event may be of other CPUs */
+	evlist__for_each_entry(session->evlist, evsel)
+		nr += perf_cpu_map__nr(evsel->core.own_cpus);
+	if (nr * perf_thread_map__nr(threads) > FUZZ_COUNTS)
 		return 0;
 	perf_evlist__set_maps(&session->evlist->core, cpus, threads);
 	if (evlist__alloc_stats(&fuzz_stat.config, session->evlist, /*alloc_raw=*/true))
@@ -377,7 +384,7 @@ int LLVMFuzzerInitialize(int *argc __maybe_unused, char ***argv __maybe_unused)
 	if (setenv("TRACEFS_PATH", "/dev/null", /*overwrite=*/1))
 		return -1;
 	symbol_conf.cumulate_callchain = true;
-	sort_order = "pid,comm,dso,symbol,cpu,cgroup_id";
+	sort_order = "pid,comm,dso,symbol,cpu,socket,cgroup,cgroup_id";
 	if (hists__init() < 0 || callchain_register_param(&callchain_param) < 0 ||
 	    setup_sorting(NULL) < 0)
 		return -1;
