@@ -131,9 +131,14 @@
  */
 #define MAX_SAME_KEY		4
 
-/* Of a sample or a record, what is asked for ahead of time; the CPU goes on in longer ones */
+/*
+ * Of a sample or a record, what is asked for ahead of time. In longer ones the CPU goes
+ * on by itself, but not to the end of a record, where its tid is: have that of most,
+ * which is to say of those of up to 50 frames or so.
+ */
 #define CACHE_LINE		64
-#define AHEAD_SIZE		(4 * CACHE_LINE)
+#define AHEAD_SAMPLE		(4 * CACHE_LINE)
+#define AHEAD_RECORD		(8 * CACHE_LINE)
 
 /*
  * Where a record is: 0 for an empty slot, else LOC_COPY and a place in the
@@ -1601,7 +1606,7 @@ static void defer_index__prefetch(struct callchain_defer *cd, u32 hash)
 			continue;
 		raw = defer_mapped(cd, cd->locs[i]);
 		if (raw)
-			defer_prefetch(raw, AHEAD_SIZE);
+			defer_prefetch(raw, AHEAD_RECORD);
 		break;
 	}
 }
@@ -1647,7 +1652,7 @@ void callchain_defer__look_ahead(struct callchain_defer *cd, struct ordered_even
 	}
 
 	if (!list_is_last(&event->list, &oe->events))
-		defer_prefetch(list_next_entry(event, list)->event, AHEAD_SIZE);
+		defer_prefetch(list_next_entry(event, list)->event, AHEAD_SAMPLE);
 }
 
 static union perf_event *defer_queue__find(struct callchain_defer *cd,
