@@ -1306,8 +1306,9 @@ def peer_perf(work):
         result = subprocess.run(
             [os.path.join(TOP, "bench", "perf"), "--build", work, "--base",
              perfs["base"], "--series", perfs["series"], "--samples", "20",
-             "--rounds", "2", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, env=dict(os.environ, PEER_PERF=peer))
+             "--rounds", "2", "--max-rounds", "2", *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=dict(os.environ, PEER_PERF=peer))
         return result.returncode, result.stdout, result.stderr
 
     for peer in (perfs["peer"], ""):
@@ -1339,6 +1340,28 @@ def peer_perf(work):
                 out.count(said) != bool(peer) or \
                 peer and f"{said}{peer}\n" not in out:
             raise Failure(f"--large, PEER_PERF={peer}: {status}\n{out}{err}")
+    # more rounds for what has a target, where the times do not say enough
+    for precision, more in (("0", 4), ("1000", 2)):
+        status, out, err = bench("", "--max-rounds", "4", "--precision", precision)
+        if status:
+            raise Failure(f"--precision {precision}: {status}\n{out}{err}")
+        with open(figures) as f:
+            result = json.load(f)
+        between = [target for target in result["targets"]
+                   if "interval" in target]
+        if len(between) != 6 or not all(
+                target["rounds"] == more and
+                target["interval"][0] <= target["is"] <= target["interval"][1]
+                for target in between) or \
+                {row["rounds"] for row in result["figures"]} != {2}:
+            raise Failure(f"--precision {precision}: {result}")
+        with open(log) as f:
+            runs = f.read()
+        os.unlink(log)
+        # of each of two commands: what is printed, then what has a target or not
+        for name, want in (("base", 3 + more + 2 * 2), ("series", 6 + 3 * more + 3 * 2)):
+            if runs.count(f"{perfs[name]} ") != 2 * want:
+                raise Failure(f"--precision {precision}: {name} was run\n{runs}")
     for peer in (os.path.join(work, "none"), perfs["not-executable"], work):
         status, out, err = bench(peer)
         if status != 1 or out or os.path.exists(figures) or \
