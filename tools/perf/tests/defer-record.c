@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Options and event attributes of deferred user callchains. No event is opened
- * here: it is the same on kernels with and without the feature.
+ * Options and event attributes of deferred user callchains. Kernels with and without
+ * the feature differ only in which event tracks the tasks and maps.
  */
 #include <limits.h>
 #include <string.h>
@@ -9,11 +9,13 @@
 #include <perf/cpumap.h>
 
 #include "callchain.h"
+#include "cgroup.h"
 #include "debug.h"
 #include "defer-record.h"
 #include "evlist.h"
 #include "evsel.h"
 #include "parse-events.h"
+#include "perf_api_probe.h"
 #include "record.h"
 #include "tests.h"
 
@@ -235,6 +237,9 @@ static const struct {
 	{ "cpu-clock/max-stack=4/,page-faults/max-stack=4/", "fp", "11", "10", false, false },
 	{ "cpu-clock/max-stack=4/,page-faults/max-stack=8/", "fp", "11", "01", false, false },
 	{ "cpu-clock/max-stack=4/,page-faults/call-graph=no/", "fp", "10", "10", false, false },
+	{ "cpu-clock/max-stack=4/,{page-faults,task-clock}", "fp", "111", "010", false, false },
+	{ "cpu-clock/max-stack=4/,{page-faults/max-stack=4/,task-clock}", "fp", "000", "000",
+	  false, false },
 	{ "{cpu-clock/max-stack=4/,page-faults}", "fp", "00", "00", false, false },
 	{ "cpu-clock/overwrite/,page-faults", "fp", "11", "01", false, false },
 	{ "cpu-clock/overwrite/,page-faults/overwrite/", "fp", "11", "10", false, false },
@@ -242,6 +247,12 @@ static const struct {
 	{ "cpu-clock/no-inherit/,page-faults", "fp", "11", "01", false, false },
 	{ "cpu-clock/no-inherit/,page-faults/no-inherit/", "fp", "11", "10", false, false },
 	{ "cpu-clock,page-faults/no-inherit/", "fp", "11", "10", false, false },
+	{ "cpu-clock/no-inherit/,page-faults/max-stack=4/", "fp", "00", "00", false, false },
+	{ "{cpu-clock,task-clock}:S,page-faults", "fp", "111", "001", false, false },
+	{ "cpu-clock,page-faults/call-graph=fp/", "fp,8", "11", "01", false, false },
+	{ "dummy/no-inherit/,page-faults", "fp", "11", "10", false, false },
+	{ "dummy/overwrite/,page-faults", "fp", "11", "10", false, false },
+	{ "dummy/max-stack=4/,page-faults", "fp", "11", "10", false, false },
 	{ "cpu-clock/call-graph=dwarf/,page-faults", "fp", "01", "10", false, false },
 	{ "cpu-clock/call-graph='fp,nodefer'/,page-faults", "fp", "01", "10", false, false },
 	{ "cpu-clock/call-graph='fp,defer'/", "fp,nodefer", "1", "1", false, false },
@@ -250,18 +261,45 @@ static const struct {
 	{ "cpu-clock", "fp", "1", "1", false, true },
 };
 
+/* Each dummy that comes first lacks one thing that it needs to get the callchains */
+static bool dummy_fits(const struct perf_event_attr *attr)
+{
+	return attr->inherit && !attr->write_backward && attr->sample_max_stack != 4;
+}
+
 static int check_attrs(struct evlist *evlist, size_t i)
 {
+	const char *callchain = attrs[i].callchain, *output = attrs[i].output;
+	/* Where none gets the callchains, the first tracks */
+	int n = 0, tracking = strcspn(output, "1") % strlen(output);
+	bool dummy = evsel__is_dummy_event(evlist__first(evlist));
+	bool as_told = false;
 	struct evsel *evsel;
-	int n = 0;
+
+	/* What the first cannot do as it is, nothing does where it is for nothing */
+	if ((tracking || dummy) && !perf_can_defer_callchain()) {
+		callchain = "0000";
+		output = callchain;
+		tracking = 0;
+		as_told = true;
+	}
 
 	evlist__for_each_entry(evlist, evsel) {
 		struct perf_event_attr *attr = &evsel->core.attr;
+		bool tracks = n == tracking;
 
-		if (attr->defer_callchain != (attrs[i].callchain[n] == '1') ||
-		    attr->defer_output != (attrs[i].output[n] == '1')) {
-			pr_debug("%s: defer_callchain %d, defer_output %d\n", evsel__name(evsel),
-				 attr->defer_callchain, attr->defer_output);
+		if (attr->defer_callchain != (callchain[n] == '1') ||
+		    attr->defer_output != (output[n] == '1') ||
+		    attr->task != tracks || attr->comm != tracks || attr->mmap != tracks) {
+			pr_debug("%s: defer_callchain %d, defer_output %d, task %d, comm %d, mmap %d\n",
+				 evsel__name(evsel), attr->defer_callchain, attr->defer_output,
+				 attr->task, attr->comm, attr->mmap);
+			return TEST_FAIL;
+		}
+		if (dummy && !n && dummy_fits(attr) == as_told) {
+			pr_debug("%s: inherit %d, write_backward %d, sample_max_stack %d\n",
+				 evsel__name(evsel), attr->inherit, attr->write_backward,
+				 attr->sample_max_stack);
 			return TEST_FAIL;
 		}
 		n++;
@@ -327,6 +365,71 @@ static int test__defer_cpus(struct test_suite *test __maybe_unused, int subtest 
 	return ret;
 }
 
+/* Which of the two events can be the tracking one, by the control groups they are in */
+static int test__defer_cgroup(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	struct cgroup *one = cgroup__new("one", false), *two = cgroup__new("two", false);
+	const struct {
+		struct cgroup	*first;
+		struct cgroup	*last;
+		bool		moves;
+	} cgroups[] = {
+		{ NULL, NULL, true  },
+		{ one,  one,  true  },
+		{ one,  NULL, true  },
+		{ NULL, one,  false },
+		{ one,  two,  false },
+	};
+	struct callchain_param saved = callchain_param;
+	struct record_opts opts = default_opts;
+	int ret = one && two ? TEST_OK : TEST_FAIL;
+
+	if (!perf_can_defer_callchain()) {
+		pr_debug("the kernel has no deferred user callchains\n");
+		ret = TEST_SKIP;
+	}
+
+	for (size_t i = 0; i < ARRAY_SIZE(cgroups) && ret == TEST_OK; i++) {
+		struct evlist *evlist = evlist__new();
+		struct evsel *first, *last;
+
+		callchain_param = callchain_param_default;
+		callchain_param.enabled = true;
+
+		if (!evlist || parse_event(evlist, "cpu-clock/max-stack=4/,page-faults") ||
+		    evlist__create_maps(evlist, &opts.target) ||
+		    parse_callchain_record_opt("fp", &callchain_param)) {
+			evlist__delete(evlist);
+			ret = TEST_FAIL;
+			break;
+		}
+
+		first = evlist__first(evlist);
+		last = evlist__last(evlist);
+		first->cgrp = cgroup__get(cgroups[i].first);
+		last->cgrp = cgroup__get(cgroups[i].last);
+		evlist__config(evlist, &opts, &callchain_param);
+
+		if (first->core.attr.comm == cgroups[i].moves ||
+		    last->core.attr.comm != cgroups[i].moves ||
+		    last->core.attr.defer_output != cgroups[i].moves ||
+		    first->core.attr.defer_output) {
+			pr_debug("%s, %s: comm %d %d, defer_output %d %d\n",
+				 cgroups[i].first ? cgroups[i].first->name : "none",
+				 cgroups[i].last ? cgroups[i].last->name : "none",
+				 first->core.attr.comm, last->core.attr.comm,
+				 first->core.attr.defer_output, last->core.attr.defer_output);
+			ret = TEST_FAIL;
+		}
+		evlist__delete(evlist);
+	}
+
+	cgroup__put(one);
+	cgroup__put(two);
+	callchain_param = saved;
+	return ret;
+}
+
 static int test__defer_turn(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	struct callchain_param saved = callchain_param;
@@ -363,6 +466,8 @@ static struct test_case tests__defer_record[] = {
 	TEST_CASE("Deferred callchain options, perf top", defer_top),
 	TEST_CASE("Deferred callchain options, attributes", defer_attr),
 	TEST_CASE("Deferred callchain options, CPUs", defer_cpus),
+	TEST_CASE_REASON("Deferred callchain options, control groups", defer_cgroup,
+			 "no deferred callchains in the kernel"),
 	TEST_CASE("Deferred callchain options, order", defer_turn),
 	{	.name = NULL, }
 };

@@ -242,7 +242,8 @@ static bool evsel__may_defer(struct evsel *evsel, const struct callchain_param *
 	if (!term) {
 		if (evsel__get_config_term(evsel, MAX_STACK))
 			return param->defer != CALLCHAIN_DEFER_NO;
-		return callchain_param__may_defer(param);
+		/* The configuration names a mode and does not ask for callchains */
+		return param->enabled && callchain_param__may_defer(param);
 	}
 	words = term->val.str;
 	if (words__have(words, "nodefer"))
@@ -421,7 +422,80 @@ static bool evsel__can_output(struct evsel *evsel, const struct defer_needs *nee
 	       defer_needs__met(needs, &has);
 }
 
-/* Why not this one, which is the tracking event, and no other one, either? */
+/* It has no samples to be cut, and what it says of tasks and maps does not suffer */
+static void dummy__meet(struct evsel *evsel, const struct defer_needs *needs)
+{
+	struct perf_event_attr *attr = &evsel->core.attr;
+
+	attr->inherit |= needs->inherit;
+	attr->write_backward &= !needs->forward;
+	if (evsel__max_stack(evsel) < needs->max_stack)
+		attr->sample_max_stack = needs->max_stack;
+}
+
+/* Let the event have what evsel__config() gave to the one that tracks up to now */
+static void evsel__track_instead(struct evsel *evsel, struct evsel *tracking)
+{
+	struct perf_event_attr *from = &tracking->core.attr, *to = &evsel->core.attr;
+
+	to->task		|= from->task;
+	to->comm		|= from->comm;
+	to->comm_exec		|= from->comm_exec;
+	to->mmap		|= from->mmap;
+	to->mmap2		|= from->mmap2;
+	to->mmap_data		|= from->mmap_data;
+	to->build_id		|= from->build_id;
+	to->namespaces		|= from->namespaces;
+	to->cgroup		|= from->cgroup;
+	to->context_switch	|= from->context_switch;
+	to->ksymbol		|= from->ksymbol;
+	to->bpf_event		|= from->bpf_event;
+
+	from->task		= 0;
+	from->comm		= 0;
+	from->comm_exec		= 0;
+	from->mmap		= 0;
+	from->mmap2		= 0;
+	from->mmap_data		= 0;
+	from->build_id		= 0;
+	from->namespaces	= 0;
+	from->cgroup		= 0;
+	from->context_switch	= 0;
+	from->ksymbol		= 0;
+	from->bpf_event		= 0;
+
+	evlist__set_tracking_event(evsel->evlist, evsel);
+}
+
+/*
+ * The tracking event gets the callchains of all, see evsel__can_output(). Where it cannot,
+ * there is another one that tracks the tasks and maps in its place from now on; or it is
+ * a dummy, which has nothing else to do and may be there from an earlier time on than the
+ * others.
+ */
+static void evlist__make_output(struct evlist *evlist, const struct defer_needs *needs)
+{
+	struct evsel *evsel, *tracking = evlist__get_tracking_event(evlist);
+
+	if (evsel__is_dummy_event(tracking)) {
+		if (evsel__is_group_leader(tracking) && evsel__is_on_all_cpus(tracking))
+			dummy__meet(tracking, needs);
+		return;
+	}
+
+	evlist__for_each_entry(evlist, evsel) {
+		/* The tasks of other control groups are not to be lost sight of */
+		if (evsel->cgrp && evsel->cgrp != tracking->cgrp)
+			continue;
+		/* The output of BPF programs, in perf trace, is not for tracking */
+		if (evsel__can_output(evsel, needs) && !evsel__is_bpf_output(evsel)) {
+			evsel__track_instead(evsel, tracking);
+			return;
+		}
+	}
+}
+
+/* Why not this one, which is the tracking event, and no other one that could be? */
 static const char *evsel__why_no_output(const struct evsel *evsel,
 					const struct defer_needs *needs)
 {
@@ -457,9 +531,12 @@ static void deferral_is_missing(void)
 }
 
 /**
- * evlist__config_defer_output - choose the event that gets the deferred callchains
+ * evlist__config_defer_output - have the tracking event get the deferred callchains
  * @evlist: events with all else configured
  * @opts: what was asked for
+ *
+ * Where it cannot, and the kernel defers, another one becomes the tracking event; where
+ * there is none that could be, callchains are not deferred.
  *
  * Where the samples are read in order, from a pipe or live, they wait for their
  * callchains in a queue that goes by their times: so they get one.
@@ -488,23 +565,18 @@ void evlist__config_defer_output(struct evlist *evlist, const struct record_opts
 	if (!deferred)
 		return;
 
-	output = evsel__leader(evlist__get_tracking_event(evlist));
-	/* It has no callchains of its own, and the records of others are not to be cut. */
-	if (evsel__is_dummy_event(output) && evsel__max_stack(output) < needs.max_stack)
-		output->core.attr.sample_max_stack = needs.max_stack;
-	if (evsel__is_on_all_cpus(output) && !evsel__can_output(output, &needs)) {
-		/* It is the output of BPF programs, in perf trace, or was told so */
-		evlist__for_each_entry(evlist, evsel) {
-			if (evsel__can_output(evsel, &needs)) {
-				output = evsel;
-				break;
-			}
-		}
+	output = evlist__get_tracking_event(evlist);
+	if (!evsel__can_output(output, &needs) && can_defer()) {
+		evlist__make_output(evlist, &needs);
+		output = evlist__get_tracking_event(evlist);
 	}
 	if (!evsel__can_output(output, &needs)) {
 		pr_debug("'%s' is not on all CPUs, in all tasks or for all of a callchain, callchains are not deferred\n",
 			 evsel__name(output));
-		warn_by_name(evsel__why_no_output(output, &needs));
+		if (can_defer())
+			warn_by_name(evsel__why_no_output(output, &needs));
+		else
+			deferral_is_missing();
 		evlist__stop_deferral(evlist);
 		return;
 	}

@@ -264,6 +264,51 @@ test_leader()
 	check_bits "A leader of one without callchains" 10 10
 }
 
+# tracks EVENTS: of each event that perf trace opens, if it has defer_callchain, if it has
+# defer_output, and if it tracks the tasks
+tracks()
+{
+	perf trace -vv --no-syscalls --call-graph fp,defer -e "$1" -- true > "$log" 2>&1 || true
+	awk '/^perf_event_attr:/ { inside = 1; bit = "000" }
+	     inside && /^  defer_callchain  *1$/ { bit = "1" substr(bit, 2) }
+	     inside && /^  defer_output  *1$/ { bit = substr(bit, 1, 1) "1" substr(bit, 3) }
+	     inside && /^  task  *1$/ { bit = substr(bit, 1, 2) "1" }
+	     /^sys_perf_event_open:/ && inside { printf "%s ", bit; inside = 0 }' "$log"
+}
+
+# check_tracks NAME EVENTS WANTED WARNINGS: as tracks() has it, no matter on how many CPUs
+check_tracks()
+{
+	local got
+
+	got=$(tracks "$2" | tr ' ' '\n' | uniq | tr '\n' ' ')
+	if [ "$got" = "$3 " ]; then
+		echo "$1 [Ok]"
+	else
+		cat "$log"
+		fail "$1: '$got' for '$3 '"
+	fi
+	check_messages "$1, warnings" "^WARNING: The side-band event has a smaller max-stack" "$4"
+}
+
+# perf trace has no event of its own: one of those asked for gets the callchains, and the
+# comms and maps with them
+test_live_output()
+{
+	if ! perf version --build-options 2> /dev/null | grep -q 'libtraceevent: \[ on'; then
+		echo "perf trace, tracking event: no perf trace in this build [Skipped]"
+		return 0
+	fi
+	check_tracks "perf trace, tracking event" \
+		page-faults,context-switches "111 100" 0
+	check_tracks "perf trace, tracking event, smaller max-stack" \
+		page-faults/max-stack=4/,context-switches "100 111" 0
+	check_tracks "perf trace, tracking event, not inherited" \
+		page-faults/no-inherit/,context-switches "100 111" 0
+	check_tracks "perf trace, leader with a smaller max-stack" \
+		"{page-faults/max-stack=4/,context-switches}" "001 000" 1
+}
+
 # attributes OUTPUT ARGS: all attributes of each event, recorded into a file or a pipe
 attributes()
 {
@@ -319,6 +364,15 @@ test_fallback()
 	record --call-graph fp,defer -e cpu-clock,task-clock -- true || return 0
 	check_messages "Warning when asked for by name" "^WARNING: .* no deferred user callchains" 1
 	check_bits "Recorded as before, asked for by name" 00 00
+
+	# Nor is it for want of an event for them
+	record --call-graph fp,defer -e cpu-clock/max-stack=4/,task-clock -- true || return 0
+	check_messages "Warning where another event would track" \
+		"^WARNING: .* no deferred user callchains" 1
+	check_bits "Recorded as before, where another event would track" 00 00
+	record --call-graph fp,defer -C 0 -e dummy -- true || return 0
+	check_messages "Warning where no event could track" \
+		"^WARNING: .* no deferred user callchains" 1
 
 	printf '[call-graph]\n\trecord-mode = fp,defer\n' > "$dir/config"
 	PERF_CONFIG=$dir/config record -g -e cpu-clock,task-clock -- true || return 0
@@ -412,6 +466,14 @@ test_attributes()
 	check_bits "Kernel callchains only" 0 0
 	record -g --user-callchains -e cpu-clock -- true || return 0
 	check_bits "User callchains only" 1 1
+
+	# A mode in the configuration, and no -g: there is nothing to have an event for
+	printf '[call-graph]\n\trecord-mode = fp\n' > "$dir/config"
+	PERF_CONFIG=$dir/config record -e '{page-faults/overwrite/,context-switches}' -- true ||
+		return 0
+	check_bits "No callchains" 00 00
+	record -g -e '{cpu-clock,task-clock}:S,page-faults' -- true || return 0
+	check_bits "A group that is sampled by its leader and not inherited" 111 001
 
 	# perf test reads no configuration, so that -g alone has none to say otherwise
 	printf '[call-graph]\n\trecord-mode = fp,nodefer\n' > "$dir/config"
@@ -523,7 +585,6 @@ fi
 
 test_words
 test_snapshot
-test_one_cpu
 
 perf record -vv -o "$data" -g -e cpu-clock -- true > /dev/null 2> "$log"
 if grep -q "switching off deferred callchain support" "$log"; then
@@ -534,7 +595,9 @@ if grep -q "switching off deferred callchain support" "$log"; then
 		err=2
 	fi
 else
+	test_one_cpu
 	test_leader
+	test_live_output
 	test_attributes
 	test_modes
 	test_sleepers
