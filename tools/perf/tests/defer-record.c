@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Options and event attributes of deferred user callchains. Kernels with and without
- * the feature differ only in which event tracks the tasks and maps.
+ * Options and event attributes of deferred user callchains. On kernels without the
+ * feature it is not tested how events are changed for it, but that they are not.
  */
 #include <limits.h>
 #include <string.h>
@@ -183,11 +183,10 @@ static const struct record_opts default_opts = {
 	.target		= { .uses_mmap = true, .default_per_cpu = true, },
 };
 
-static struct evlist *configure(const char *events, const char *call_graph,
-				struct record_opts *opts, const char *cpu)
+static struct evlist *parse(const char *events, const char *call_graph,
+			    struct record_opts *opts)
 {
 	struct evlist *evlist = evlist__new();
-	struct evsel *evsel;
 
 	if (!evlist)
 		return NULL;
@@ -201,6 +200,17 @@ static struct evlist *configure(const char *events, const char *call_graph,
 		evlist__delete(evlist);
 		return NULL;
 	}
+	return evlist;
+}
+
+static struct evlist *configure(const char *events, const char *call_graph,
+				struct record_opts *opts, const char *cpu)
+{
+	struct evlist *evlist = parse(events, call_graph, opts);
+	struct evsel *evsel;
+
+	if (!evlist)
+		return NULL;
 
 	if (cpu) {
 		evlist__for_each_entry(evlist, evsel) {
@@ -241,6 +251,7 @@ static const struct {
 	{ "cpu-clock/max-stack=4/,{page-faults/max-stack=4/,task-clock}", "fp", "000", "000",
 	  false, false },
 	{ "{cpu-clock/max-stack=4/,page-faults}", "fp", "00", "00", false, false },
+	{ "cpu-clock/max-stack=4/,bpf-output/name=out/", "fp", "00", "00", false, false },
 	{ "cpu-clock/overwrite/,page-faults", "fp", "11", "01", false, false },
 	{ "cpu-clock/overwrite/,page-faults/overwrite/", "fp", "11", "10", false, false },
 	{ "cpu-clock,page-faults/overwrite/", "fp", "11", "10", false, false },
@@ -276,7 +287,7 @@ static int check_attrs(struct evlist *evlist, size_t i)
 	bool as_told = false;
 	struct evsel *evsel;
 
-	/* What the first cannot do as it is, nothing does where it is for nothing */
+	/* Nothing is changed for a kernel that does not defer, and the first cannot output */
 	if ((tracking || dummy) && !perf_can_defer_callchain()) {
 		callchain = "0000";
 		output = callchain;
@@ -360,7 +371,64 @@ static int test__defer_cpus(struct test_suite *test __maybe_unused, int subtest 
 	}
 
 	evlist__delete(evlist);
+
+	/* Nor is a dummy changed for what it cannot do anyway */
+	evlist = configure("dummy/no-inherit/,page-faults", "fp", &opts, cpu);
+	if (!evlist || (perf_cpu_map__nr(online) > 1 &&
+			evlist__first(evlist)->core.attr.inherit))
+		ret = TEST_FAIL;
+
+	evlist__delete(evlist);
 	perf_cpu_map__put(online);
+	callchain_param = saved;
+	return ret;
+}
+
+/* What an event records of tasks and maps, one bit each */
+static unsigned int side_band(const struct evsel *evsel)
+{
+	const struct perf_event_attr *attr = &evsel->core.attr;
+
+	return attr->task | attr->comm << 1 | attr->comm_exec << 2 | attr->mmap << 3 |
+	       attr->mmap2 << 4 | attr->mmap_data << 5 | attr->build_id << 6 |
+	       attr->namespaces << 7 | attr->cgroup << 8 | attr->context_switch << 9 |
+	       attr->ksymbol << 10 | attr->bpf_event << 11;
+}
+
+/* An event that tracks in place of the first has all that this would have. */
+static int test__defer_side_band(struct test_suite *test __maybe_unused,
+				 int subtest __maybe_unused)
+{
+	struct callchain_param saved = callchain_param;
+	struct record_opts opts = default_opts;
+	struct evlist *alone, *moved;
+	int ret = TEST_FAIL;
+
+	if (!perf_can_defer_callchain()) {
+		pr_debug("the kernel has no deferred user callchains\n");
+		return TEST_SKIP;
+	}
+
+	opts.sample_address = true;
+	opts.build_id = true;
+	opts.record_namespaces = true;
+	opts.record_cgroup = true;
+	opts.record_switch_events = true;
+
+	alone = configure("page-faults", "fp", &opts, NULL);
+	moved = configure("cpu-clock/max-stack=4/,page-faults", "fp", &opts, NULL);
+	if (alone && moved) {
+		unsigned int want = side_band(evlist__first(alone));
+		unsigned int first = side_band(evlist__first(moved));
+		unsigned int last = side_band(evlist__last(moved));
+
+		pr_debug("%#x alone, %#x the first, %#x in its place\n", want, first, last);
+		if (want == 0xfff && !first && last == want)
+			ret = TEST_OK;
+	}
+
+	evlist__delete(alone);
+	evlist__delete(moved);
 	callchain_param = saved;
 	return ret;
 }
@@ -390,16 +458,10 @@ static int test__defer_cgroup(struct test_suite *test __maybe_unused, int subtes
 	}
 
 	for (size_t i = 0; i < ARRAY_SIZE(cgroups) && ret == TEST_OK; i++) {
-		struct evlist *evlist = evlist__new();
+		struct evlist *evlist = parse("cpu-clock/max-stack=4/,page-faults", "fp", &opts);
 		struct evsel *first, *last;
 
-		callchain_param = callchain_param_default;
-		callchain_param.enabled = true;
-
-		if (!evlist || parse_event(evlist, "cpu-clock/max-stack=4/,page-faults") ||
-		    evlist__create_maps(evlist, &opts.target) ||
-		    parse_callchain_record_opt("fp", &callchain_param)) {
-			evlist__delete(evlist);
+		if (!evlist) {
 			ret = TEST_FAIL;
 			break;
 		}
@@ -466,6 +528,8 @@ static struct test_case tests__defer_record[] = {
 	TEST_CASE("Deferred callchain options, perf top", defer_top),
 	TEST_CASE("Deferred callchain options, attributes", defer_attr),
 	TEST_CASE("Deferred callchain options, CPUs", defer_cpus),
+	TEST_CASE_REASON("Deferred callchain options, side-band", defer_side_band,
+			 "no deferred callchains in the kernel"),
 	TEST_CASE_REASON("Deferred callchain options, control groups", defer_cgroup,
 			 "no deferred callchains in the kernel"),
 	TEST_CASE("Deferred callchain options, order", defer_turn),

@@ -468,17 +468,16 @@ static void evsel__track_instead(struct evsel *evsel, struct evsel *tracking)
 }
 
 /*
- * The tracking event gets the callchains of all, see evsel__can_output(). Where it cannot,
- * there is another one that tracks the tasks and maps in its place from now on; or it is
- * a dummy, which has nothing else to do and may be there from an earlier time on than the
- * others.
+ * The tracking event cannot get the callchains of all, see evsel__can_output(): let one
+ * that can track in its place. A dummy is changed instead: it has nothing else to do, and
+ * may track from an earlier time on than the others would.
  */
 static void evlist__make_output(struct evlist *evlist, const struct defer_needs *needs)
 {
 	struct evsel *evsel, *tracking = evlist__get_tracking_event(evlist);
 
 	if (evsel__is_dummy_event(tracking)) {
-		if (evsel__is_group_leader(tracking) && evsel__is_on_all_cpus(tracking))
+		if (evsel__is_on_all_cpus(tracking))
 			dummy__meet(tracking, needs);
 		return;
 	}
