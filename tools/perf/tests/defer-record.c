@@ -264,6 +264,9 @@ static const struct {
 	{ "dummy/no-inherit/,page-faults", "fp", "11", "10", false, false },
 	{ "dummy/overwrite/,page-faults", "fp", "11", "10", false, false },
 	{ "dummy/max-stack=4/,page-faults", "fp", "11", "10", false, false },
+	{ "{dummy/no-inherit/,cpu-clock/no-inherit/},page-faults", "fp", "111", "001",
+	  false, false },
+	{ "{dummy,cpu-clock}:S,page-faults", "fp", "111", "001", false, false },
 	{ "cpu-clock/call-graph=dwarf/,page-faults", "fp", "01", "10", false, false },
 	{ "cpu-clock/call-graph='fp,nodefer'/,page-faults", "fp", "01", "10", false, false },
 	{ "cpu-clock/call-graph='fp,defer'/", "fp,nodefer", "1", "1", false, false },
@@ -272,7 +275,10 @@ static const struct {
 	{ "cpu-clock", "fp", "1", "1", false, true },
 };
 
-/* Each dummy that comes first lacks one thing that it needs to get the callchains */
+/*
+ * Each dummy that comes first lacks one thing that it needs to get the callchains, and is
+ * changed to get them, if it can be
+ */
 static bool dummy_fits(const struct perf_event_attr *attr)
 {
 	return attr->inherit && !attr->write_backward && attr->sample_max_stack != 4;
@@ -284,7 +290,6 @@ static int check_attrs(struct evlist *evlist, size_t i)
 	/* Where none gets the callchains, the first tracks */
 	int n = 0, tracking = strcspn(output, "1") % strlen(output);
 	bool dummy = evsel__is_dummy_event(evlist__first(evlist));
-	bool as_told = false;
 	struct evsel *evsel;
 
 	/* Nothing is changed for a kernel that does not defer, and the first cannot output */
@@ -292,7 +297,6 @@ static int check_attrs(struct evlist *evlist, size_t i)
 		callchain = "0000";
 		output = callchain;
 		tracking = 0;
-		as_told = true;
 	}
 
 	evlist__for_each_entry(evlist, evsel) {
@@ -307,7 +311,7 @@ static int check_attrs(struct evlist *evlist, size_t i)
 				 attr->task, attr->comm, attr->mmap);
 			return TEST_FAIL;
 		}
-		if (dummy && !n && dummy_fits(attr) == as_told) {
+		if (dummy && !n && dummy_fits(attr) != attr->defer_output) {
 			pr_debug("%s: inherit %d, write_backward %d, sample_max_stack %d\n",
 				 evsel__name(evsel), attr->inherit, attr->write_backward,
 				 attr->sample_max_stack);
@@ -377,6 +381,32 @@ static int test__defer_cpus(struct test_suite *test __maybe_unused, int subtest 
 	if (!evlist || (perf_cpu_map__nr(online) > 1 &&
 			evlist__first(evlist)->core.attr.inherit))
 		ret = TEST_FAIL;
+
+	evlist__delete(evlist);
+
+	/* There is one buffer for a thread on all CPUs, which nothing inherits */
+	opts.target.per_thread = true;
+	evlist = configure("dummy,page-faults/inherit/", "fp", &opts, NULL);
+	if (!evlist || evlist__first(evlist)->core.attr.inherit ||
+	    evlist__last(evlist)->core.attr.defer_output != perf_can_defer_callchain())
+		ret = TEST_FAIL;
+
+	evlist__delete(evlist);
+
+	/* Only a leader gets them */
+	opts = default_opts;
+	evlist = parse("{cpu-clock,dummy/max-stack=4/}", "fp", &opts);
+	if (evlist) {
+		struct evsel *dummy = evlist__last(evlist);
+
+		evlist__set_tracking_event(evlist, dummy);
+		evlist__config(evlist, &opts, &callchain_param);
+		if (dummy->core.attr.sample_max_stack != 4 ||
+		    evlist__first(evlist)->core.attr.defer_output != perf_can_defer_callchain())
+			ret = TEST_FAIL;
+	} else {
+		ret = TEST_FAIL;
+	}
 
 	evlist__delete(evlist);
 	perf_cpu_map__put(online);

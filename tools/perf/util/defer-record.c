@@ -349,6 +349,12 @@ static bool evlist__foresees_output(struct evlist *evlist, const struct record_o
 	return !defer_needs__met(&needs, &has);
 }
 
+/* One of several, or their leader */
+static bool evsel__is_in_group(struct evsel *evsel)
+{
+	return !evsel__is_group_leader(evsel) || evsel->core.nr_members > 1;
+}
+
 /**
  * evlist__wants_output_event - do deferred callchains need an event of their own?
  * @evlist: events that are not configured yet
@@ -358,12 +364,20 @@ static bool evlist__foresees_output(struct evlist *evlist, const struct record_o
  * They do where the event that gets them can be switched off alone, and where it
  * would cut them, not be inherited or be overwritten, unlike one whose they are.
  *
+ * A dummy that tracks would be taken for the event of their own, and be enabled at
+ * once. In a group that would have others sample before their time.
+ *
  * Return: false also when no callchains will be deferred, or the kernel does not know
  * that.
  */
 bool evlist__wants_output_event(struct evlist *evlist, const struct record_opts *opts,
 				const struct callchain_param *param)
 {
+	struct evsel *tracking = evlist__get_tracking_event(evlist);
+
+	if (evsel__is_dummy_event(tracking) && evsel__is_in_group(tracking))
+		return false;
+
 	return evlist__may_defer(evlist, param) &&
 	       (opts->ctl_fd >= 0 || !evlist__foresees_output(evlist, opts, param));
 }
@@ -422,15 +436,30 @@ static bool evsel__can_output(struct evsel *evsel, const struct defer_needs *nee
 	       defer_needs__met(needs, &has);
 }
 
-/* It has no samples to be cut, and what it says of tasks and maps does not suffer */
-static void dummy__meet(struct evsel *evsel, const struct defer_needs *needs)
+/*
+ * What a dummy says of tasks and maps does not suffer, and it has no samples to be cut.
+ *
+ * The kernel refuses to have it inherited without the rest of its group, or to map its
+ * buffer if it is inherited and on no CPU: such a dummy is left alone.
+ */
+static bool dummy__meet(struct evsel *evsel, const struct defer_needs *needs)
 {
 	struct perf_event_attr *attr = &evsel->core.attr;
+
+	if (!evsel__is_group_leader(evsel) || !evsel__is_on_all_cpus(evsel))
+		return false;
+
+	if (needs->inherit && !attr->inherit &&
+	    (evsel__is_in_group(evsel) ||
+	     perf_cpu_map__is_any_cpu_or_is_empty(evsel->core.cpus)))
+		return false;
 
 	attr->inherit |= needs->inherit;
 	attr->write_backward &= !needs->forward;
 	if (evsel__max_stack(evsel) < needs->max_stack)
 		attr->sample_max_stack = needs->max_stack;
+
+	return true;
 }
 
 /* Let the event have what evsel__config() gave to the one that tracks up to now */
@@ -476,11 +505,8 @@ static void evlist__make_output(struct evlist *evlist, const struct defer_needs 
 {
 	struct evsel *evsel, *tracking = evlist__get_tracking_event(evlist);
 
-	if (evsel__is_dummy_event(tracking)) {
-		if (evsel__is_on_all_cpus(tracking))
-			dummy__meet(tracking, needs);
+	if (evsel__is_dummy_event(tracking) && dummy__meet(tracking, needs))
 		return;
-	}
 
 	evlist__for_each_entry(evlist, evsel) {
 		/* The tasks of other control groups are not to be lost sight of */

@@ -262,6 +262,16 @@ test_leader()
 	record -g -e "{page-faults/max-stack=4/,context-switches/call-graph=no/}" -- true ||
 		return 0
 	check_bits "A leader of one without callchains" 10 10
+	# A dummy that leads others is not enabled before they are to be, for callchains
+	record --call-graph fp,defer \
+		-e "{dummy/no-inherit/,page-faults/no-inherit/},context-switches" -- true ||
+		return 0
+	check_bits "A dummy that leads others" 111 001
+	if [ "$(bits enable_on_exec "$data")" = 101 ]; then
+		echo "A dummy that leads others, enabled with the command [Ok]"
+	else
+		fail "A dummy that leads others, enabled $(bits enable_on_exec "$data")"
+	fi
 }
 
 # tracks EVENTS: of each event that perf trace opens, if it has defer_callchain, if it has
