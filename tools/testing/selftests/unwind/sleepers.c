@@ -2869,8 +2869,36 @@ static bool has_record(const void *base, unsigned int pages, __u64 cookie)
 #define RECORDS	60
 
 /*
+ * Has the task left its CPU? It is shown to sleep some time before it does, on a machine
+ * that is busy a long one. /proc/PID/syscall waits for it, and says where it runs on.
+ */
+static bool wait_off_cpu(pid_t pid)
+{
+	char path[64], said[16];
+	int fd, i;
+
+	snprintf(path, sizeof(path), "/proc/%d/syscall", pid);
+	for (i = 0; i < 1000; i++) {
+		ssize_t n = -1;
+
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd >= 0) {
+			n = read(fd, said, sizeof(said));
+			close(fd);
+		}
+		if (n <= 0)
+			return false;
+		if (said[0] != 'r')	/* "running" */
+			return true;
+		usleep(5000);
+	}
+	return false;
+}
+
+/*
  * A buffer that overwrites itself always has room, also at its end: the event that is
- * disabled first takes each stack, and leaves none to the other.
+ * disabled first takes each stack, and leaves none to the other. Who is on a CPU may be
+ * left to it.
  */
 static void overwritten(struct __test_metadata *_metadata, struct ut_session *s,
 			struct ut_child *c, struct shared *sh, bool backward)
@@ -2917,6 +2945,7 @@ static void overwritten(struct __test_metadata *_metadata, struct ut_session *s,
 			usleep(100);
 		}
 		ASSERT_TRUE(ut_wait_state(c->pid, "S"));
+		ASSERT_TRUE(wait_off_cpu(c->pid));
 		ASSERT_NE(0, r->cookie);
 		ASSERT_NE(before, r->cookie);
 		before = r->cookie;
