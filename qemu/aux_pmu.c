@@ -8,8 +8,6 @@
  * well-formed packets that tell of no branch (SDM volume 3, chapter "Intel Processor
  * Trace": PSB, PSBEND, PAD).
  */
-#include <linux/cpu.h>
-#include <linux/cpumask.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/percpu.h>
@@ -69,6 +67,8 @@ static const struct attribute_group *groups[] = {
 
 static struct pmu aux_pmu;
 
+/* perf's core adds, starts, stops and deletes with interrupts off, on the event's CPU. */
+
 static int aux_event_init(struct perf_event *event)
 {
 	return event->attr.type == aux_pmu.type ? 0 : -ENOENT;
@@ -87,7 +87,7 @@ static void aux_stop(struct perf_event *event, int flags)
 {
 	struct perf_output_handle *handle = this_cpu_ptr(&handles);
 	struct area *area;
-	unsigned long head, size, i;
+	unsigned long head, size = 0;
 
 	if (event->hw.state & PERF_HES_STOPPED)
 		return;
@@ -97,14 +97,15 @@ static void aux_stop(struct perf_event *event, int flags)
 	if (!area)
 		return;
 	head = handle->head % area->size;
-	size = BLOCK;
-	if (!area->overwrite && handle->size < size)
-		size = 0;
-	/* head is a multiple of the block's size, as is a page's */
-	for (i = 0; i < size; i += BLOCK)
+	if (area->overwrite || handle->size >= BLOCK) {
+		/* head is a multiple of the block's size, as is a page's */
 		memcpy(area->pages[head >> PAGE_SHIFT] + offset_in_page(head), block, BLOCK);
+		size = BLOCK;
+	}
 	if (area->overwrite)
 		handle->head = (head + size) % area->size;
+	/* B of perf_aux_output_begin(): the block is there before aux_head tells of it. */
+	smp_wmb();
 	perf_aux_output_end(handle, size);
 }
 

@@ -498,8 +498,8 @@ static void evsel__track_instead(struct evsel *evsel, struct evsel *tracking)
 
 /*
  * The tracking event cannot get the callchains of all, see evsel__can_output(): let one
- * that can track in its place. A dummy is changed instead: it has nothing else to do, and
- * may track from an earlier time on than the others would.
+ * that can track in its place. A dummy is changed instead, if it can be: it has
+ * nothing else to do, and may track from an earlier time on than the others would.
  */
 static void evlist__make_output(struct evlist *evlist, const struct defer_needs *needs)
 {
