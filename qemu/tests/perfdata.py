@@ -10,7 +10,7 @@ import glob
 import os
 import struct
 
-COMM, SAMPLE, CALLCHAIN_DEFERRED = 3, 9, 22
+COMM, SAMPLE, LOST_SAMPLES, CALLCHAIN_DEFERRED = 3, 9, 13, 22
 HEADER_ATTR, HEADER_TRACING_DATA, AUXTRACE, COMPRESSED = 64, 66, 71, 81
 CONTEXT_USER = 2**64 - 512
 CONTEXT_USER_DEFERRED = 2**64 - 640
@@ -132,6 +132,11 @@ class PerfData:
             at = len(raw) - 8 * sum(bool(attr.sample_type & f)
                                     for f in SAMPLE_IDS)
         return struct.unpack_from("<II", raw, at)
+
+    def lost(self):
+        """Records that found no room, of all events, as counted at the end."""
+        return sum(struct.unpack_from("<Q", raw, 8)[0]
+                   for kind, raw in self.records() if kind == LOST_SAMPLES)
 
     def waiting(self, raw):
         """(tid, cookie, the callchain's place) of a sample; None if it does
