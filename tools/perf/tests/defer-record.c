@@ -393,6 +393,29 @@ static int test__defer_cpus(struct test_suite *test __maybe_unused, int subtest 
 
 	evlist__delete(evlist);
 
+	/* Nor does another event track in its place, if that is enabled later */
+	opts.target.initial_delay = 1;
+	evlist = configure("dummy,page-faults/inherit/", "fp", &opts, NULL);
+	if (!evlist || !evlist__first(evlist)->core.attr.comm ||
+	    evlist__last(evlist)->core.attr.comm || evlist__defers_callchains(evlist))
+		ret = TEST_FAIL;
+
+	evlist__delete(evlist);
+
+	opts = default_opts;
+	evlist = parse("{dummy,cpu-clock}:S,page-faults", "fp", &opts);
+	if (evlist) {
+		evlist__first(evlist)->immediate = true;
+		evlist__config(evlist, &opts, &callchain_param);
+		if (!evlist__first(evlist)->core.attr.comm ||
+		    evlist__last(evlist)->core.attr.comm || evlist__defers_callchains(evlist))
+			ret = TEST_FAIL;
+	} else {
+		ret = TEST_FAIL;
+	}
+
+	evlist__delete(evlist);
+
 	/* Only a leader gets them */
 	opts = default_opts;
 	evlist = parse("{cpu-clock,dummy/max-stack=4/}", "fp", &opts);

@@ -439,8 +439,10 @@ static bool evsel__can_output(struct evsel *evsel, const struct defer_needs *nee
 /*
  * What a dummy says of tasks and maps does not suffer, and it has no samples to be cut.
  *
- * The kernel refuses to have it inherited without the rest of its group, or to map its
- * buffer if it is inherited and on no CPU: such a dummy is left alone.
+ * The kernel refuses to have it inherited without the rest of its group. And a buffer that
+ * is of no CPU is not for tasks on several: the kernel does not map that of an inherited
+ * event, and is not to be led past that by one whose buffer it is not. Such dummies are
+ * left alone.
  */
 static bool dummy__meet(struct evsel *evsel, const struct defer_needs *needs)
 {
@@ -498,14 +500,17 @@ static void evsel__track_instead(struct evsel *evsel, struct evsel *tracking)
 
 /*
  * The tracking event cannot get the callchains of all, see evsel__can_output(): let one
- * that can track in its place. A dummy is changed instead, if it can be: it has
- * nothing else to do, and may track from an earlier time on than the others would.
+ * that can track in its place. A dummy is changed instead, if it can be: it has nothing
+ * else to do. If it cannot be, and is enabled before the others, it tracks on, and nothing
+ * is deferred: what comes until then is worth more.
  */
-static void evlist__make_output(struct evlist *evlist, const struct defer_needs *needs)
+static void evlist__make_output(struct evlist *evlist, const struct record_opts *opts,
+				const struct defer_needs *needs)
 {
 	struct evsel *evsel, *tracking = evlist__get_tracking_event(evlist);
 
-	if (evsel__is_dummy_event(tracking) && dummy__meet(tracking, needs))
+	if (evsel__is_dummy_event(tracking) &&
+	    (dummy__meet(tracking, needs) || tracking->immediate || opts->target.initial_delay))
 		return;
 
 	evlist__for_each_entry(evlist, evsel) {
@@ -592,7 +597,7 @@ void evlist__config_defer_output(struct evlist *evlist, const struct record_opts
 
 	output = evlist__get_tracking_event(evlist);
 	if (!evsel__can_output(output, &needs) && can_defer()) {
-		evlist__make_output(evlist, &needs);
+		evlist__make_output(evlist, opts, &needs);
 		output = evlist__get_tracking_event(evlist);
 	}
 	if (!evsel__can_output(output, &needs)) {
