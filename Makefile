@@ -31,7 +31,7 @@ export RUN_CMD := $(value CMD)
 unexport CMD
 # for how long make demo takes
 export DEMO_BEGUN := $(if $(filter demo,$(MAKECMDGOALS)),$(shell date +%s))
-export KERNEL_SRC JOBS ACCEL LAYER PEER_PERF
+export KERNEL_SRC JOBS ACCEL LAYER PEER_PERF SERIES
 # ahead of its export, which makes an empty one of what is not there
 CHECK_MINUTES ?= 75
 export STRESS_SECONDS FUZZ_SECONDS FUZZ_EVENTS_SECONDS CHECK_MINUTES
@@ -73,7 +73,8 @@ help:
 	@echo '  make tree              build/linux-6.12, the patched tree, one git commit a patch'
 	@echo '  make tree-add FILES=   put files of the base under git there, to edit them'
 	@echo '  make refresh           whole files and patches/ from the commits in that tree'
-	@echo '  make series            build/series/*.patch, to mail or to git am'
+	@echo '  make series            build/series/*/*.patch, each to mail or to git am, in the'
+	@echo '                         order of SERIES'
 	@echo '  make kernel            build/kernel/arch/x86/boot/bzImage'
 	@echo '  make kernel-debug      the same with KASAN, lockdep and more: build/kernel-debug/'
 	@echo '  make kernel-kcsan      the same, watching for data races: build/kernel-kcsan/'
@@ -105,6 +106,9 @@ help:
 	@echo '  KERNEL_SRC=PATH        directory or tarball of a 6.12.y, from 6.12.100 on, in'
 	@echo '                         place of the package linux-source-6.12; kept until'
 	@echo '                         another is named or make clean'
+	@echo "  SERIES='kernel perf'   the first of the three series, kernel, perf, perf-fixes:"
+	@echo '                         any target that uses the tree makes it of these, without'
+	@echo '                         it of all three; another SERIES rewrites what differs'
 	@echo '  BASE=1                 vm: boot the base without the series (build/kernel-base)'
 	@echo '  SMP=1..8               vm, demo: CPUs of the guest (2)'
 	@echo '  MEM=2G                 vm, demo: its memory'

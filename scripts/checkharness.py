@@ -22,8 +22,8 @@ import time
 import xml.etree.ElementTree
 from importlib.machinery import SourceFileLoader
 
-from common import (TOP, TREE_NAME, Failure, Git, outside_make,
-                    read_series)
+from common import (TOP, TREE_NAME, Failure, Git, mails_of,
+                    outside_make, read_series)
 
 sys.path.insert(0, os.path.join(TOP, "qemu"))
 import console  # noqa: E402
@@ -224,6 +224,65 @@ def run_scripts(layer):
 
     test("the commits are the same each time; a second run does nothing",
                twice)
+
+    def three_series():
+        """A tree of the first ones, and where refresh puts a commit."""
+        for wrong in ("perf", "perf kernel", "kernel perf-fixes", "kernels"):
+            box.bad("tree", SERIES=wrong, says=(f"'{wrong}'", "'kernel perf'"))
+        kernel, perf = (len(read_series(box.top, names))
+                        for names in (["kernel"], ["kernel", "perf"]))
+        out = box.good("tree", SERIES="kernel")
+        assert f"{kernel} commits" in out, out
+        box.append("kernel/exec_domain.c", "\n/* an edit */\n")
+        box.commit("test: an edit", "kernel/exec_domain.c")
+        box.bad("tree", says=("not in patches/",))
+        box.good("refresh")
+        changes = Git(box.top)("status", "--porcelain").split("\n")
+        assert changes == [" M patches/kernel/series",
+                           "?? patches/kernel/test-an-edit.patch"], changes
+        box.git("reset", "-q", "--hard", "HEAD~1")
+        box.good("refresh")
+        box.same()
+        tree()
+
+        # a commit of the kernel's behind the last one
+        commits = box.git("rev-list", "--reverse",
+                          "refs/series/base..HEAD").split("\n")
+        last = commits[kernel - 1]
+        box.git("rebase", "-q", "--onto", f"{last}^", last, env=IDENTITY)
+        box.git("cherry-pick", last, env=IDENTITY)
+        box.bad("refresh", says=("of the series kernel, is behind",
+                                 "of the series perf-fixes", "git rebase -i"))
+        box.back()
+        # perf's first one with another subject
+        box.git("reset", "-q", "--hard", commits[kernel])
+        box.git("commit", "-q", "--amend", "-m", "test: renamed" + SIGNED,
+                env=IDENTITY)
+        box.good("refresh")
+        names = [patch.name for patch in read_series(box.top)]
+        assert len(names) == kernel + 1 and \
+            names[-1] == "perf/test-renamed.patch", names[-1]
+        # and a second one of that name
+        box.append("kernel/exec_domain.c", "\n/* an edit */\n")
+        box.commit("test: renamed", "kernel/exec_domain.c")
+        box.bad("refresh", says=("would both be test-renamed.patch",))
+        box.back()
+        tree()
+        # the last two change places
+        commits = box.git("rev-list", "refs/series/base..HEAD").split("\n")
+        box.git("reset", "-q", "--hard", "HEAD~2")
+        for commit in commits[:2]:
+            box.git("cherry-pick", commit, env=IDENTITY)
+        box.good("refresh")
+        changes = Git(box.top)("status", "--porcelain").split("\n")
+        assert changes == [" M patches/perf-fixes/series"], changes
+        box.back()
+        tree()
+        box.good("refresh")
+        box.same()
+
+    test("SERIES=: a tree of the first ones; each commit goes to its series",
+         three_series)
 
     def edit():
         box.append("kernel/exec_domain.c", "\n/* an edit */\n")
@@ -667,10 +726,7 @@ def run_scripts(layer):
         git("add", "-A", "-f")
         git("commit", "-q", "-m", "base", env=IDENTITY)
         git("tag", "base")
-        mails = os.path.join(layer.check.build, "series")
-        git("am", "-q", *[os.path.join(mails, n)
-                          for n in sorted(os.listdir(mails))
-                          if n.endswith(".patch")], env=IDENTITY)
+        git("am", "-q", *mails_of(layer.check.build), env=IDENTITY)
         box.good("refresh", "--from", whole, "base..HEAD")
         box.same()
         box.good("refresh", "--from", whole, "base..HEAD~1")

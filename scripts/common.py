@@ -2,7 +2,9 @@
 """What tree, refresh, series and check share: where things are, how errors are
 told, and the form of a patch in patches/.
 
-A patch file is a mail of which the new files are left out:
+There are three series, in SERIES, each on top of the one before. patches/NAME/
+has the patches of one, and series, which names them in their order. A patch file
+is named after its subject. It is a mail of which the new files are left out:
 
     From: Name <address>
     Date: ...
@@ -36,6 +38,8 @@ os.environ.update(LC_ALL="C.UTF-8", LANGUAGE="")
 
 TOP = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 PATCHES = os.path.join(TOP, "patches")
+# in the order in which they are applied
+SERIES = ("kernel", "perf", "perf-fixes")
 TREE_NAME = "linux-6.12"
 # a line of a build's output that tells of something it makes; and not what one
 # that finds nothing to do says, too
@@ -192,7 +196,7 @@ class Git:
 
 
 class Patch:
-    """One file of patches/."""
+    """One file of patches/; its name is relative to that."""
 
     def __init__(self, author, date, subject, body, new_files, diff):
         self.author = author
@@ -202,6 +206,10 @@ class Patch:
         self.new_files = new_files
         self.diff = diff
         self.name = None
+
+    @property
+    def series(self):
+        return os.path.dirname(self.name)
 
     def text(self):
         out = [f"From: {self.author}\nDate: {self.date}\n"
@@ -231,9 +239,12 @@ class Patch:
     def message(self):
         return f"{self.subject}\n\n{self.body}"
 
-    def file_name(self, number):
-        slug = re.sub(r"[^A-Za-z0-9_.]+", "-", self.subject).strip("-.")
-        return f"{number:04d}-{slug[:52].rstrip('-.')}.patch"
+    def file_name(self):
+        """The subject, as far as 60 characters go, cut at a word."""
+        slug = re.sub(r"[^a-z0-9_.]+", "-", self.subject.lower()).strip("-.")
+        if len(slug) > 60:
+            slug = slug[:61].rpartition("-")[0] or slug[:60]
+        return slug.rstrip("-.") + ".patch"
 
 
 def read_text(path):
@@ -258,38 +269,73 @@ def write_text(path, text):
     return True
 
 
-def read_series(top=TOP):
-    """The patches in their order; refuses what does not add up."""
-    patches = os.path.join(top, "patches")
+def wanted_series():
+    """The names of the series that SERIES= asks for: all, without it."""
+    wanted = tuple(os.environ.get("SERIES", "").split()) or SERIES
+    if wanted != SERIES[:len(wanted)]:
+        prefixes = ", ".join(repr(" ".join(SERIES[:n + 1]))
+                             for n in range(len(SERIES)))
+        raise Failure(f"SERIES='{' '.join(wanted)}': a series needs those below "
+                      f"it, in this order: one of {prefixes}")
+    return wanted
+
+
+def names_of(series, top=TOP):
+    """The names of the patch files of one series, in their order."""
     try:
-        names = [line.strip() for line in
-                 read_text(os.path.join(patches, "series")).split("\n")]
+        lines = read_text(os.path.join(top, "patches", series,
+                                       "series")).split("\n")
     except FileNotFoundError:
-        raise Failure("there is no patches/series") from None
-    names = [n for n in names if n and not n.startswith("#")]
-    series, brought = [], {}
-    for name in names:
-        try:
-            text = read_text(os.path.join(patches, name))
-        except FileNotFoundError:
-            raise Failure(f"patches/series names {name}, which is not "
-                          "there") from None
-        patch = Patch.parse(name, text)
+        raise Failure(f"there is no patches/{series}/series") from None
+    names = [line.strip() for line in lines]
+    return [n for n in names if n and not n.startswith("#")]
+
+
+def read_series(top=TOP, wanted=None):
+    """The patches of these series in their order; refuses what does not add up."""
+    patches, seen, brought = [], {}, {}
+    for series in wanted or wanted_series():
+        names = names_of(series, top)
+        for name in names:
+            path = f"{series}/{name}"
+            if name in seen:
+                raise Failure(f"patches/{path}: patches/{seen[name]} has the "
+                              "same name")
+            seen[name] = path
+            try:
+                text = read_text(os.path.join(top, "patches", path))
+            except FileNotFoundError:
+                raise Failure(f"patches/{series}/series names {name}, which "
+                              "is not there") from None
+            patches.append(Patch.parse(path, text))
+        stray = sorted(n for n in os.listdir(os.path.join(top, "patches", series))
+                       if n.endswith(".patch") and n not in names)
+        if stray:
+            raise Failure(f"patches/{series}/{stray[0]} is not named in "
+                          f"patches/{series}/series")
+    for patch in patches:
         for path in patch.new_files:
-            check_new_path(path, name)
+            check_new_path(path, patch.name)
             if path in brought:
                 raise Failure(f"{path} is brought by {brought[path]} and by "
-                              f"{name}; one patch brings a file")
+                              f"{patch.name}; one patch brings a file")
             if not os.path.isfile(os.path.join(top, path)):
-                raise Failure(f"patches/{name} brings {path}, which is not in "
-                              "the repository")
-            brought[path] = name
-        series.append(patch)
-    stray = sorted(n for n in os.listdir(patches) if n.endswith(".patch")
-                   and n not in names)
-    if stray:
-        raise Failure(f"patches/{stray[0]} is not named in patches/series")
-    return series
+                raise Failure(f"patches/{patch.name} brings {path}, which is "
+                              "not in the repository")
+            brought[path] = patch.name
+    return patches
+
+
+def mails_of(build):
+    """What make series wrote, in the order to apply it in."""
+    out = []
+    for name in wanted_series():
+        directory = os.path.join(build, "series", name)
+        if os.path.isdir(directory):
+            out += [os.path.join(directory, mail)
+                    for mail in sorted(os.listdir(directory))
+                    if mail.endswith(".patch")]
+    return out
 
 
 def check_new_path(path, where):
@@ -316,6 +362,24 @@ def digest_of(series, top=TOP):
                           .encode("utf-8", "surrogateescape"))
             digest.update(data)
     return digest.hexdigest()
+
+
+def state_of(wanted, top=TOP):
+    """What a tree of these series is made of, in one line."""
+    return " ".join([digest_of(read_series(top, wanted), top), *wanted])
+
+
+def recorded_state(tree):
+    """The same, of what @tree was made of; empty without one."""
+    try:
+        return read_text(os.path.join(tree, ".git", "series-digest"))
+    except FileNotFoundError:
+        return ""
+
+
+def record_state(tree, state):
+    with open(os.path.join(tree, ".git", "series-digest"), "w") as f:
+        f.write(state)
 
 
 class Lock:
