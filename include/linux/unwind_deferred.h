@@ -2,6 +2,9 @@
 #ifndef _LINUX_UNWIND_DEFERRED_H
 #define _LINUX_UNWIND_DEFERRED_H
 
+#include <linux/bits.h>
+#include <linux/irqflags.h>
+#include <linux/jump_label.h>
 #include <linux/sched.h>
 #include <linux/unwind_deferred_types.h>
 #include <linux/unwind_user_types.h>
@@ -9,175 +12,116 @@
 struct unwind_work;
 
 /**
- * typedef unwind_callback_t - what a client does with a user stack
+ * typedef unwind_callback_t - gets a user stack that the client requested
  * @work:	the client
- * @trace:	the stack; valid until the callback returns; @trace->nr is 0
- *		where there is none to be had. All clients get the same entries,
- *		so they are not to be changed.
+ * @trace:	the stack; valid until the callback returns; @trace->nr is 0 where it
+ *		could not be had; if @trace->again is set the whole stack follows
  * @cookie:	the cookie that the requests got
  *
- * Context: Task context of the task whose stack it is; may sleep.
- * unwind_deferred_cancel(), of any client, waits for it, and is not to be called
- * from it.
+ * Context: @work's request was made by the current task, on this CPU or, behind a page
+ * fault of the walk, on another one. Interrupts are off; rq->lock and perf's ctx->lock
+ * may be held. So the callback takes only locks that may be taken under rq->lock, and
+ * does not sleep, allocate, warn or print.
  */
 typedef void (*unwind_callback_t)(struct unwind_work *work,
-				  struct unwind_stacktrace *trace, u64 cookie);
+				  const struct unwind_stacktrace *trace, u64 cookie);
 
 /**
  * struct unwind_work - a client of deferred unwinding
- * @func:	called with each stack that the client asked for
+ * @func:	called with each stack that the client requested
  * @max:	the most entries the client wants of a stack
- * @count:	the number of its registration
- * @bit:	the client's number, -1 where it is not registered
+ * @bit:	the client's bit in unwind_task_info::state, -1 if it is not registered
  *
  * All set by unwind_deferred_init().
  */
 struct unwind_work {
 	unwind_callback_t	func;
 	unsigned int		max;
-	u32			count;
 	int			bit;
 };
 
-/* The low half of unwind_task_info::state: clients that asked, that wait. */
-#define UNWIND_CLIENTS		16
-#define UNWIND_ASKED(bit)	(1ULL << (bit))
-#define UNWIND_WAITS(bit)	(1ULL << (UNWIND_CLIENTS + (bit)))
-#define UNWIND_ASKED_MASK	GENMASK_ULL(UNWIND_CLIENTS - 1, 0)
-#define UNWIND_WAITS_MASK	(UNWIND_ASKED_MASK << UNWIND_CLIENTS)
+/* unwind_task_info::state, see kernel/unwind/deferred.c */
+#define UNWIND_CLIENTS		8
+#define UNWIND_PENDING		GENMASK_ULL(UNWIND_CLIENTS - 1, 0)
+#define UNWIND_QUEUED		BIT_ULL(8)
+#define UNWIND_UNPROVEN		BIT_ULL(9)
+#define UNWIND_FAULT		BIT_ULL(10)
+#define UNWIND_COOKIE_SHIFT	16
 
 #ifdef CONFIG_UNWIND_DEFERRED
 
+DECLARE_STATIC_KEY_FALSE(unwind_deferred_key);
+
 int unwind_deferred_init(struct unwind_work *work, unwind_callback_t func,
 			 unsigned int max);
-int unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
-				u64 *cookie);
 void unwind_deferred_cancel(struct unwind_work *work);
-bool unwind_deferred_waits(struct unwind_work *work, struct task_struct *task);
-int unwind_deferred_remote(struct unwind_work *work, struct task_struct *task,
-			   struct unwind_stacktrace *trace, unsigned int max,
-			   bool interrupt, u64 *cookie);
-
+int unwind_deferred_request_irqsoff(struct unwind_work *work, unsigned long flags,
+				    u64 *cookie);
 void unwind_deferred_task_init(struct task_struct *task);
 void unwind_deferred_exec(void);
-void unwind_deferred_exec_mmap(void);
-void unwind_deferred_exec_hold(void);
-void unwind_deferred_exec_release(void);
-bool unwind_deferred_between_images(void);
-void __unwind_deferred_flush(const struct unwind_user_regs *before);
-void unwind_deferred_before(struct unwind_user_regs *before, unsigned long ip);
-
-/* Part of unwind_deferred_flush() and its companion: call those. */
-static __always_inline bool unwind_deferred_pending(void)
-{
-	return READ_ONCE(current->unwind_info.state) & UNWIND_WAITS_MASK;
-}
+void unwind_deferred_confirm(void);
+void __unwind_deferred_flush(void);
 
 /**
- * unwind_deferred_still_waits - is the stack of a request that returned 1 to come?
- * @work:	who asked
+ * unwind_deferred_request - request the current task's user stack
+ * @work:	the client
+ * @cookie:	set to the name of the stack
  *
- * As unwind_deferred_waits() for the current task, at the cost of a test: the request
- * has found that the client itself has asked, so what its number says of the state is
- * not left by an earlier owner.
- *
- * Context: Any, behind unwind_deferred_request() in the same one, preemption off.
- * Return: true for a stack that is to be handed out, false for one whose walk for that
- * has begun, or where the client is being cancelled.
+ * Context: Any, NMI included.
+ * Return: as unwind_deferred_request_irqsoff().
  */
-static __always_inline bool
-unwind_deferred_still_waits(const struct unwind_work *work)
+static inline int unwind_deferred_request(struct unwind_work *work, u64 *cookie)
 {
-	int bit = READ_ONCE(work->bit);
+	unsigned long flags;
+	int ret;
 
-	return bit >= 0 &&
-	       (READ_ONCE(current->unwind_info.state) & UNWIND_WAITS(bit));
+	local_irq_save(flags);
+	ret = unwind_deferred_request_irqsoff(work, flags, cookie);
+	local_irq_restore(flags);
+	return ret;
+}
+
+static __always_inline bool unwind_deferred_pending(const struct task_struct *task)
+{
+	return static_branch_unlikely(&unwind_deferred_key) &&
+	       unlikely(READ_ONCE(task->unwind_info.state) & UNWIND_PENDING);
 }
 
 /**
- * unwind_deferred_flush - hand out the current task's user stack now
+ * unwind_deferred_flush - hand out the current task's pending user stack now
  *
- * For the places where a task stops being able to do it on its way back to
- * user space, and around those where the kernel changes the user registers of a
- * running entry: signal delivery, rt_sigreturn, a uprobe, a tracer. Before such a
- * change it hands out what was asked for so far, and after it what was asked for
- * meanwhile. Also before a system call that maps something in place of an existing
- * mapping: the stack comes before perf's record of the new one.
+ * For a place behind which the task or a client could not be handed the stack any
+ * more. What is not present of the stack is not brought.
  *
- * User memory is paged in, unless the task is dying in a way that nothing could
- * end the wait for it any more: then it counts as not readable.
- *
- * Context: Task context, may sleep; user memory must still be there. Not from a
- * task_work: a run of task_work takes the whole list off first, so that this
- * could not take the work from it, and the next request would queue it twice.
+ * Context: Any but NMI and the window of the context switch; the task's mm is loaded.
  */
 static inline void unwind_deferred_flush(void)
 {
-	if (unlikely(unwind_deferred_pending()))
-		__unwind_deferred_flush(NULL);
+	if (unwind_deferred_pending(current))
+		__unwind_deferred_flush();
 }
 
 /**
- * unwind_deferred_flush_changed - the same, after a change of the user registers
- * @before:	as they were, from unwind_deferred_before()
+ * unwind_deferred_sched_out - hand out the pending user stack of a task that leaves its CPU
+ * @prev:	the current task
  *
- * An NMI in between that still found those gets their stack. Without @before it would
- * look like one of an earlier entry, whose stack is gone.
- *
- * Context: Task context, may sleep, in the same entry as unwind_deferred_before().
+ * Context: prepare_task_switch(): rq->lock held, interrupts off. The task's mm, its perf
+ * events and its cgroup are still in.
  */
-static inline void
-unwind_deferred_flush_changed(const struct unwind_user_regs *before)
+static __always_inline void unwind_deferred_sched_out(struct task_struct *prev)
 {
-	if (unlikely(unwind_deferred_pending()))
-		__unwind_deferred_flush(before);
+	if (unwind_deferred_pending(prev))
+		__unwind_deferred_flush();
 }
 
 #else /* !CONFIG_UNWIND_DEFERRED */
 
-static inline int
-unwind_deferred_init(struct unwind_work *work, unwind_callback_t func,
-		     unsigned int max)
-{
-	return -EOPNOTSUPP;
-}
-
-static inline int
-unwind_deferred_request_max(struct unwind_work *work, unsigned int max,
-			    u64 *cookie)
-{
-	return -EOPNOTSUPP;
-}
-
-static inline void unwind_deferred_cancel(struct unwind_work *work) { }
 static inline void unwind_deferred_task_init(struct task_struct *task) { }
 static inline void unwind_deferred_exec(void) { }
-static inline void unwind_deferred_exec_mmap(void) { }
-static inline void unwind_deferred_exec_hold(void) { }
-static inline bool unwind_deferred_between_images(void) { return false; }
-static inline void unwind_deferred_exec_release(void) { }
+static inline void unwind_deferred_confirm(void) { }
 static inline void unwind_deferred_flush(void) { }
-static inline void
-unwind_deferred_before(struct unwind_user_regs *before, unsigned long ip) { }
-static inline void
-unwind_deferred_flush_changed(const struct unwind_user_regs *before) { }
+static inline void unwind_deferred_sched_out(struct task_struct *prev) { }
 
 #endif /* CONFIG_UNWIND_DEFERRED */
-
-/**
- * unwind_deferred_request - ask for the current task's user stack
- * @work:	who asks
- * @cookie:	set to the name of the stack
- *
- * As unwind_deferred_request_max(), for as much of the stack as the client said
- * when it registered.
- *
- * Context: Any, NMI included.
- * Return: as unwind_deferred_request_max().
- */
-static inline int unwind_deferred_request(struct unwind_work *work, u64 *cookie)
-{
-	return unwind_deferred_request_max(work, work->max, cookie);
-}
 
 #endif /* _LINUX_UNWIND_DEFERRED_H */

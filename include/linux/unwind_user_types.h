@@ -7,18 +7,21 @@
 /* The most entries that one walk of a user stack returns. */
 #define UNWIND_USER_MAX_ENTRIES		8192U
 
-/* What a client gets that does not ask for another number. */
-#define UNWIND_USER_DEFAULT_ENTRIES	512U
-
 /**
  * struct unwind_stacktrace - a user stack, innermost frame first
  * @nr:		number of valid words in @entries
  * @entries:	user addresses: where user space was left, then the return
  *		addresses; a 32-bit task's are zero-extended
+ * @absent:	address of the word that ended the walk because it could not be read
+ *		without a fault; 0 if the walk ended for another reason
+ * @again:	the stack ends at a page that is being brought; the same requests are
+ *		handed out once more when the page is there (kernel/unwind/deferred.c)
  */
 struct unwind_stacktrace {
 	unsigned int	nr;
 	unsigned long	*entries;
+	unsigned long	absent;
+	bool		again;
 };
 
 /**
@@ -26,16 +29,15 @@ struct unwind_stacktrace {
  * @ip:		instruction pointer
  * @sp:		stack pointer
  * @fp:		frame pointer
- * @cs_base:	where the code segment starts; 0 where there are no segments
- * @ss_base:	where the stack segment does
- * @word:	size of a stack word in bytes, 8 or 4; 0 where the stack is of
- *		a kind that nobody knows how to walk
+ * @cs_base:	base of the code segment; 0 where there are no segments
+ * @ss_base:	base of the stack segment
+ * @word:	size of a stack word in bytes, 8 or 4; 0 for a stack that cannot be walked
  * @at_entry:	@ip is the first instruction of a function, so the return
  *		address is still on top of the stack
  *
- * Taken when a stack is asked for rather than when it is walked: signal
- * delivery, uprobes and ptrace may move the registers in between, and system calls
- * and ptrace the segments, but leave alone what lies above @sp.
+ * Noted when a stack is requested rather than when it is walked: signal delivery,
+ * uprobes and ptrace may move the registers in between, and system calls and ptrace
+ * the segments. The memory above @sp stays as it was.
  */
 struct unwind_user_regs {
 	unsigned long	ip;

@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Walk the user stack of the current task, in a context that may fault.
+ * Walk the user stack of the current task.
+ *
+ * A walk never faults, so it runs in any context. It tells the address of the word
+ * that it could not read; unwind_user_bring() brings that page where a fault may sleep,
+ * and the walk begins anew.
  *
  * A stack is walked by methods. They stand in an array, the most trusted one
  * first, and each frame is offered to them in that order; the first that knows
  * how to step takes it. A method is asked for several frames at once, and takes
  * as many as it can, unless a more trusted one stands before it, which has to
  * be asked for each. Today there is one method, frame pointers, so a whole
- * stack is one call.
- *
- * Frame pointers are followed inside one user access window with page faults
- * disabled: a record that is not present ends the window, is read by
- * copy_from_user(), which may sleep, and the next window starts behind it.
+ * stack is one call, inside of one user access window.
  *
  * User memory is not to be trusted. A walk ends because each record has to lie
  * above the one before; it stops at the first thing that a chain of frame
  * records cannot contain.
  */
+#include <linux/bitops.h>
 #include <linux/fs.h>
 #include <linux/kernel.h>
 #include <linux/magic.h>
+#include <linux/math.h>
 #include <linux/mm.h>
+#include <linux/pagemap.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task_stack.h>
@@ -39,8 +42,8 @@
  * A fault may never complete, as on a device that user space serves. It ends when
  * the task is killed, but a task that is dying cannot be killed again: prepare_signal()
  * drops signals for a process that exits, and nobody wakes a thread behind
- * exit_signals(). Of an execve() others may wait for cred_guard_mutex meanwhile, and it
- * waits for the other threads.
+ * exit_signals(). During an execve() others may wait for cred_guard_mutex, and the
+ * execve() waits for the other threads.
  */
 static bool user_fault_allowed(void)
 {
@@ -51,139 +54,178 @@ static bool user_fault_allowed(void)
 }
 
 /*
- * Is it for user space to bring the pages of this? By userfaultfd or FUSE: who serves
- * one has its address at hand, maybe where a frame pointer would be, and waiting for it
- * would be for itself. Nor does any signal end the wait for a page of FUSE, where it is
- * asked for by itself, or the server knows of no FUSE_ASYNC_READ.
+ * Does user space bring the pages of this mapping, by userfaultfd or FUSE? The task
+ * itself may be the server, and would wait for itself. Nor does a signal always end the
+ * wait for a page of FUSE. With overlayfs or FUSE passthrough vm_file is the backing
+ * file, and that one counts.
  */
 static bool user_serves(struct vm_area_struct *vma)
 {
-	/* With overlayfs or FUSE passthrough vm_file is the backing file: that one counts. */
 	return userfaultfd_missing(vma) || userfaultfd_minor(vma) ||
 	       (vma->vm_file &&
 		file_inode(vma->vm_file)->i_sb->s_magic == FUSE_SUPER_MAGIC);
 }
 
-/*
- * May a fault bring these? Not where nothing is mapped: below a stack the fault would
- * have that grow, and what was never there is no frame. Nor what user space serves.
- */
-static bool user_may_be_brought(unsigned long from, unsigned int size)
+/* Below a stack the fault would make it grow, and what was never there is no frame. */
+static bool user_may_be_brought(unsigned long addr)
 {
-	unsigned long to = from + size, mapped = from;
 	struct mm_struct *mm = current->mm;
 	struct vm_area_struct *vma;
-	struct vma_iterator vmi;
+	bool may;
 
 	if (mmap_read_lock_killable(mm))
 		return false;
-
-	vma_iter_init(&vmi, mm, from);
-	for_each_vma_range(vmi, vma, to) {
-		if (vma->vm_start > mapped || user_serves(vma))
-			break;
-		mapped = vma->vm_end;
-	}
+	vma = vma_lookup(mm, addr);
+	may = vma && !user_serves(vma);
 	mmap_read_unlock(mm);
-	return mapped >= to;
+	return may;
 }
 
-/*
- * Read what a fault may have to bring. False: it cannot be read. What is present is
- * read without mmap_lock: others may hold that for long.
+/**
+ * unwind_user_bring - bring a page that ended a walk
+ * @addr:	&unwind_stacktrace.absent of that walk
+ *
+ * Context: Task context, may sleep, and take mmap_lock for reading. Ends when the task
+ * is killed. Pages that userfaultfd or FUSE would bring are not brought, and nothing is
+ * for a task that is dying or in an execve().
+ * Return: whether the page is there now, so that another walk may come further.
  */
-static bool read_user(void *to, unsigned long from, unsigned int size)
+bool unwind_user_bring(unsigned long addr)
 {
-	const void __user *user = (const void __user *)from;
-	unsigned long left;
+	const char __user *user = (const char __user *)addr;
 
-	pagefault_disable();
-	left = copy_from_user(to, user, size);
-	pagefault_enable();
-
-	if (left && access_ok(user, size) && !faulthandler_disabled() &&
-	    user_fault_allowed() && user_may_be_brought(from, size))
-		left = copy_from_user(to, user, size);
-	return !left;
+	might_fault();
+	return addr && access_ok(user, 1) && !faulthandler_disabled() &&
+	       user_fault_allowed() && user_may_be_brought(addr) &&
+	       !fault_in_readable(user, 1);
 }
+EXPORT_SYMBOL_IF_KUNIT(unwind_user_bring);
 
 /*
- * Read one record outside of the window. False: it cannot be read.
+ * Read a word outside of the window. False: it is not there, or not to be read.
  */
-static noinline bool fp_record_slow(unsigned long fp, unsigned int word,
-				    unsigned long *next_fp, unsigned long *ra)
+static bool read_word(struct unwind_user_state *state, unsigned long addr, u64 *word)
 {
-	if (word == 8) {
-		u64 words[ARCH_UNWIND_USER_RECORD_WORDS];
+	u32 low;
 
-		if (!read_user(words, fp, sizeof(words)))
-			return false;
-		*next_fp = words[0];
-		*ra = words[1];
+	if (state->word == 8) {
+		if (copy_from_user_nofault(word, (const void __user *)addr, 8))
+			goto absent;
 	} else {
-		u32 words[ARCH_UNWIND_USER_RECORD_WORDS];
-
-		if (!read_user(words, fp, sizeof(words)))
-			return false;
-		*next_fp = words[0];
-		*ra = words[1];
+		if (copy_from_user_nofault(&low, (const void __user *)addr, 4))
+			goto absent;
+		*word = low;
 	}
+	return true;
+
+absent:
+	state->absent = addr;
+	return false;
+}
+
+/*
+ * The record below @state->cfa read as a return address of 0: the end of the chain,
+ * unless one of its words could not be read.
+ */
+static noinline void fp_find_absent(struct unwind_user_state *state)
+{
+	unsigned long record = state->cfa - ARCH_UNWIND_USER_RECORD_WORDS * state->word;
+	u64 word;
+
+	if (read_word(state, record, &word))
+		read_word(state, record + state->word, &word);
+}
+
+/*
+ * Where frame pointers are followed addresses are counted in words and turned to the
+ * right, so that one that is not aligned is too large, as well as one that is not in user
+ * space.
+ */
+struct fp_walk {
+	unsigned long	fp;
+	unsigned long	cfa;
+	unsigned long	ra;
+};
+
+static __always_inline unsigned long fp_to_words(unsigned long addr, const unsigned int word)
+{
+	return word == 8 ? ror64(addr, 3) : ror32(addr, 2);
+}
+
+static __always_inline unsigned long fp_to_bytes(unsigned long words, const unsigned int word)
+{
+	return word == 8 ? rol64(words, 3) : rol32(words, 2);
+}
+
+/* Take one frame. False: there is no frame record, and @walk->fp is not to be used. */
+static __always_inline bool fp_step(const struct unwind_user_state *state,
+				    struct fp_walk *walk, unsigned long *entry,
+				    unsigned long limit, const unsigned int word)
+{
+	/* Above what is walked already. */
+	walk->fp = arch_unwind_user_index(walk->fp, limit);
+	if (unlikely(walk->fp < walk->cfa))
+		return false;
+
+	walk->cfa = walk->fp + ARCH_UNWIND_USER_RECORD_WORDS;
+	walk->ra = arch_unwind_user_record(&walk->fp, word);
+	if (word == 4) {
+		walk->ra = user_return_address(state, walk->ra);
+		walk->fp = (u32)(walk->fp + state->ss_base);
+	}
+	if (unlikely(!user_text_address(state, walk->ra)))
+		return false;
+
+	*entry = walk->ra;
+	walk->fp = fp_to_words(walk->fp, word);
 	return true;
 }
 
 /*
- * A step where sleeping is all right. Its variables live in memory; those of the
- * loop do not have to.
- */
-static __always_inline bool fp_step_slow(struct unwind_user_state *state,
-					 unsigned long *entry,
-					 const unsigned int word)
-{
-	unsigned long next_fp, ra;
-
-	return fp_record_slow(state->fp, word, &next_fp, &ra) &&
-	       fp_take(state, entry, next_fp, ra, word);
-}
-
-/*
- * Follow frame records. One copy is compiled for each word size, so that the
- * 64-bit loop knows nothing of segments: it has to stay within 20 instructions
- * a frame.
+ * Follow frame records. One copy is compiled for each word size, so that the 64-bit loop
+ * knows nothing of segments. Two frames a round: it takes 13 instructions a frame.
  */
 static __always_inline unsigned int
 fp_walk_word(struct unwind_user_state *to, unsigned long *entries,
 	     unsigned int max, const unsigned int word)
 {
-	struct unwind_user_state state = *to;	/* in registers */
+	const struct unwind_user_state state = *to;	/* in registers */
+	unsigned long limit = (word == 8 ? TASK_SIZE_MAX : SZ_4G) / word -
+			      ARCH_UNWIND_USER_RECORD_WORDS;
 	unsigned long *end = entries + max;
-	long left = -(long)max;			/* counts up to 0, at end */
+	long left = -(long)max;				/* counts up to 0, at end */
+	struct fp_walk walk = {
+		.fp	= fp_to_words(state.fp, word),
+		.cfa	= DIV_ROUND_UP(state.cfa, word),
+		.ra	= -1UL,
+	};
 
-	while (left) {
-		unsigned long next_fp, ra = -1UL;
-
-		pagefault_disable();
-		arch_unwind_user_begin();
-		do {
-			if (unlikely(!fp_valid(&state, word)))
-				break;
-			state.fp = arch_unwind_user_mask(state.fp);
-			arch_unwind_user_record(state.fp, word, &next_fp, &ra);
-			if (!fp_take(&state, &end[left], next_fp, ra, word))
-				break;
-		} while (++left);
-		arch_unwind_user_end();
-		pagefault_enable();
-
-		/*
-		 * The end of the chain, unless the record is not present, which looks
-		 * like a return address of 0 here.
-		 */
-		if (!left || ra || !fp_step_slow(&state, &end[left], word))
-			break;
+	pagefault_disable();
+	arch_unwind_user_begin();
+	to->fp = 0;
+	if (left & 1) {
+		if (!fp_step(&state, &walk, &end[left], limit, word))
+			goto out;
 		left++;
 	}
+	for (; left; left += 2) {
+		if (!fp_step(&state, &walk, &end[left], limit, word))
+			goto out;
+		if (!fp_step(&state, &walk, &end[left + 1], limit, word)) {
+			left++;
+			goto out;
+		}
+	}
+	/* Or else the compiler keeps both forms in the loop. */
+	OPTIMIZER_HIDE_VAR(walk.fp);
+	to->fp = fp_to_bytes(walk.fp, word);
+out:
+	arch_unwind_user_end();
+	pagefault_enable();
 
-	*to = state;
+	to->cfa = walk.cfa * word;
+	if (unlikely(!walk.ra))
+		fp_find_absent(to);
 	return max + left;
 }
 
@@ -241,20 +283,11 @@ static unsigned int unwind_user_entry_frame(struct unwind_user_state *state,
 					    unsigned long *entry)
 {
 	unsigned long ra;
+	u64 word;
 
-	if (state->word == 8) {
-		u64 word;
-
-		if (!read_user(&word, state->cfa, sizeof(word)))
-			return 0;
-		ra = word;
-	} else {
-		u32 word;
-
-		if (!read_user(&word, state->cfa, sizeof(word)))
-			return 0;
-		ra = user_return_address(state, word);
-	}
+	if (!read_word(state, state->cfa, &word))
+		return 0;
+	ra = state->word == 8 ? word : user_return_address(state, word);
 	if (!user_text_address(state, ra))
 		return 0;
 
@@ -330,7 +363,7 @@ static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace,
 
 /**
  * unwind_user_regs - walk the current task's user stack from given registers
- * @trace:	@trace->entries has room for @max entries; @trace->nr is set
+ * @trace:	@trace->entries has room for @max entries; the other members are set
  * @regs:	where to start
  * @max:	the most entries to store, 0 to UNWIND_USER_MAX_ENTRIES
  *
@@ -339,11 +372,8 @@ static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace,
  * or where it stops being one: a record below the frame before, not aligned, not
  * readable, or with a return address that is no user address.
  *
- * Context: Task context of a task with an mm. May fault and sleep, and take mmap_lock
- * for reading; a fault that does not come back ends when the task is killed. Of a page
- * that userfaultfd or FUSE would bring, and of a task that is dying or in an execve(),
- * only what is present is read. Or an interrupt that came while such a task ran, with
- * page faults disabled: then it does not sleep.
+ * Context: Any in which the current task's mm is loaded (nmi_uaccess_okay()), NMI
+ * included. Does not fault.
  */
 void unwind_user_regs(struct unwind_stacktrace *trace,
 		      const struct unwind_user_regs *regs, unsigned int max)
@@ -351,22 +381,20 @@ void unwind_user_regs(struct unwind_stacktrace *trace,
 	struct unwind_user_state state __uninitialized;
 
 	trace->nr = 0;
+	trace->absent = 0;
+	trace->again = false;
 	if (unlikely(!max || !unwind_user_start(&state, regs)))
 		return;
 
-	might_fault();
-
 	trace->entries[trace->nr++] = user_first_entry(&state, regs);
-	if (unlikely(regs->at_entry) && max > 1) {
-		/* Without the caller the rest would be a wrong stack. */
-		if (!unwind_user_entry_frame(&state, &trace->entries[1]))
-			return;
-		trace->nr++;
-	}
-	if (max > trace->nr)
-		trace->nr += unwind_user_walk(&state,
-					      trace->entries + trace->nr,
+	/* Without the caller the rest would be a wrong stack. */
+	if (unlikely(regs->at_entry) && max > 1 &&
+	    !unwind_user_entry_frame(&state, &trace->entries[trace->nr++]))
+		trace->nr--;
+	else if (max > trace->nr)
+		trace->nr += unwind_user_walk(&state, trace->entries + trace->nr,
 					      max - trace->nr);
+	trace->absent = state.absent;
 
 	unwind_user_undo_uretprobes(trace, regs);
 }
@@ -374,23 +402,29 @@ EXPORT_SYMBOL_IF_KUNIT(unwind_user_regs);
 
 /**
  * unwind_user - walk the current task's user stack
- * @trace:	@trace->entries has room for @max entries; @trace->nr is set
+ * @trace:	@trace->entries has room for @max entries; the other members are set
  * @max:	the most entries to store, 1 to UNWIND_USER_MAX_ENTRIES
  *
- * Context: Task context. May fault and sleep.
+ * Brings the pages that are not present, UNWIND_USER_MAX_PAGES at most.
+ *
+ * Context: Task context. May fault and sleep, see unwind_user_bring().
  * Return: 0, or -EINVAL for a task that has no user stack: a kernel thread, a
  * worker that the kernel made for a user task, a task without an mm.
  */
 int unwind_user(struct unwind_stacktrace *trace, unsigned int max)
 {
 	struct unwind_user_regs regs;
+	unsigned int pages = 0;
 
 	trace->nr = 0;
 	if (!is_user_task(current))
 		return -EINVAL;
 
 	arch_unwind_user_regs(&regs, task_pt_regs(current));
-	unwind_user_regs(trace, &regs, max);
+	do {
+		unwind_user_regs(trace, &regs, max);
+	} while (trace->absent && pages++ < UNWIND_USER_MAX_PAGES &&
+		 unwind_user_bring(trace->absent));
 	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_user);

@@ -15,6 +15,7 @@
  * @text:	size of what may hold code, from FIRST_TEXT on
  * @cs_base:	added to 32-bit code addresses
  * @ss_base:	added to 32-bit stack addresses
+ * @absent:	address of the word that could not be read, 0 if all could be
  * @word:	size of a stack word
  */
 struct unwind_user_state {
@@ -23,8 +24,12 @@ struct unwind_user_state {
 	unsigned long	text;
 	u32		cs_base;
 	u32		ss_base;
+	unsigned long	absent;
 	unsigned int	word;
 };
+
+/* How many pages are brought for one walk. */
+#define UNWIND_USER_MAX_PAGES	16
 
 /* The page of NULL pointers holds no code. */
 #define FIRST_TEXT	PAGE_SIZE
@@ -60,6 +65,7 @@ unwind_user_start(struct unwind_user_state *state,
 	state->cfa = regs->sp;
 	state->cs_base = regs->cs_base;
 	state->ss_base = regs->ss_base;
+	state->absent = 0;
 	state->word = regs->word;
 	state->text = (regs->word == 8 ? TASK_SIZE_MAX : SZ_4G) - FIRST_TEXT;
 
@@ -68,34 +74,6 @@ unwind_user_start(struct unwind_user_state *state,
 		state->cfa = (u32)(regs->sp + state->ss_base);
 	}
 	return regs->word;
-}
-
-/* Is there a place for a frame record: above what is walked, and aligned? */
-static __always_inline bool
-fp_valid(const struct unwind_user_state *state, const unsigned int word)
-{
-	return state->fp >= state->cfa && !(state->fp & (word - 1));
-}
-
-/*
- * Take the frame whose record at @state->fp reads @next_fp and @ra. False: that
- * is no frame record.
- */
-static __always_inline bool
-fp_take(struct unwind_user_state *state, unsigned long *entry,
-	unsigned long next_fp, unsigned long ra, const unsigned int word)
-{
-	if (word == 4) {
-		ra = user_return_address(state, ra);
-		next_fp = (u32)(next_fp + state->ss_base);
-	}
-	if (unlikely(!user_text_address(state, ra)))
-		return false;
-
-	*entry = ra;
-	state->cfa = state->fp + ARCH_UNWIND_USER_RECORD_WORDS * word;
-	state->fp = next_fp;
-	return true;
 }
 
 /*

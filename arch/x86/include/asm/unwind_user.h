@@ -37,12 +37,11 @@ void arch_unwind_user_segments(struct unwind_user_regs *dst,
 			       const struct pt_regs *regs);
 
 /**
- * arch_unwind_user_place - where a walk of the user stack starts
- * @dst:	what is set is ip, sp and fp, and at_entry
- * @regs:	task_pt_regs() of the current task, or of another one, for which at_entry
- *		means nothing
+ * arch_unwind_user_place - note where a walk of the user stack starts
+ * @dst:	ip, sp, fp and at_entry are set
+ * @regs:	the user registers of the current task
  *
- * Enough to tell whether two walks start from the same.
+ * Enough to tell whether two walks start at the same place.
  *
  * Context: Any, NMI included.
  */
@@ -56,9 +55,9 @@ arch_unwind_user_place(struct unwind_user_regs *dst, const struct pt_regs *regs)
 }
 
 /**
- * arch_unwind_user_regs - note what a walk of current's user stack takes
+ * arch_unwind_user_regs - note the registers for a walk of the current task's user stack
  * @dst:	filled in
- * @regs:	task_pt_regs(current)
+ * @regs:	the user registers of the current task
  *
  * @dst->word is 0 for a stack that cannot be walked: vm86 mode, registers that
  * are not of user mode, 32-bit code in a kernel without it, or with segments that
@@ -87,16 +86,22 @@ arch_unwind_user_regs(struct unwind_user_regs *dst, const struct pt_regs *regs)
 }
 
 /*
- * The user access window. Every address used in it went through
- * arch_unwind_user_mask(), also when the CPU speculates, so that the window
- * needs no range check and no speculation barrier of its own.
+ * The user access window. What is read in it went through arch_unwind_user_index(), so
+ * that the window needs no range check and no speculation barrier of its own.
  */
 #define arch_unwind_user_begin()	__uaccess_begin()
 #define arch_unwind_user_end()		__uaccess_end()
 
-static __always_inline unsigned long arch_unwind_user_mask(unsigned long addr)
+/* @index, or 0 if it is above @limit, also when the CPU speculates. */
+static __always_inline unsigned long
+arch_unwind_user_index(unsigned long index, unsigned long limit)
 {
-	return (__force unsigned long)mask_user_address((void __user *)addr);
+	asm("cmpq %[limit], %[index]\n\t"
+	    "cmovaq %[zero], %[index]"
+	    : [index] "+r" (index)
+	    : [limit] "r" (limit), [zero] "r" (0UL)
+	    : "cc");
+	return index;
 }
 
 /* The register that a fault clears, as struct pt_regs counts them: rAX is 0. */
@@ -104,15 +109,16 @@ static __always_inline unsigned long arch_unwind_user_mask(unsigned long addr)
 
 /**
  * arch_unwind_user_record - read a frame record inside the window
- * @fp:		its address, masked
+ * @fp:		its address in words; set to the caller's frame pointer, in bytes
  * @word:	size of its words, a compile-time constant
- * @next_fp:	set to the caller's frame pointer
- * @ra:		set to the return address, 0 where the record cannot be read
+ *
+ * Return: the return address, 0 where the record cannot be read.
  */
-static __always_inline void
-arch_unwind_user_record(unsigned long fp, const unsigned int word,
-			unsigned long *next_fp, unsigned long *ra)
+static __always_inline unsigned long
+arch_unwind_user_record(unsigned long *fp, const unsigned int word)
 {
+	unsigned long ra;
+
 	/*
 	 * unsafe_get_user() tests an error code after each load where the
 	 * compiler lacks asm goto with outputs, and two words would take twice
@@ -120,86 +126,50 @@ arch_unwind_user_record(unsigned long fp, const unsigned int word,
 	 * caller looks at anyway.
 	 */
 	if (word == 8)
-		asm volatile("1:	movq	(%[fp]), %[next]\n"
-			     "2:	movq	8(%[fp]), %[ra]\n"
+		asm volatile("1:	movq	8(,%[fp],8), %[ra]\n"
+			     "2:	movq	(,%[fp],8), %[fp]\n"
 			     "3:\n"
 			     _ASM_EXTABLE_TYPE(1b, 3b, UNWIND_CLEAR_AX)
 			     _ASM_EXTABLE_TYPE(2b, 3b, UNWIND_CLEAR_AX)
-			     : [next] "=&r" (*next_fp), [ra] "=a" (*ra)
-			     : [fp] "r" (fp)
+			     : [fp] "+r" (*fp), [ra] "=&a" (ra)
+			     :
 			     : "memory");
 	else
-		asm volatile("1:	movl	(%[fp]), %k[next]\n"
-			     "2:	movl	4(%[fp]), %k[ra]\n"
+		asm volatile("1:	movl	4(,%[fp],4), %k[ra]\n"
+			     "2:	movl	(,%[fp],4), %k[fp]\n"
 			     "3:\n"
 			     _ASM_EXTABLE_TYPE(1b, 3b, UNWIND_CLEAR_AX)
 			     _ASM_EXTABLE_TYPE(2b, 3b, UNWIND_CLEAR_AX)
-			     : [next] "=&r" (*next_fp), [ra] "=a" (*ra)
-			     : [fp] "r" (fp)
+			     : [fp] "+r" (*fp), [ra] "=&a" (ra)
+			     :
 			     : "memory");
+	return ra;
 }
 
 /*
- * Two marks that a kernel entry carries to the return to user space: of the walk of
- * its user stack, and of a request whose walk has to be in the same entry. To take
- * them back on each and every return must cost no instruction:
+ * The mark of a kernel entry: its user stack has been handed out (or there is none, in
+ * an execve()). Every return to user space clears it. With COMPAT that costs nothing:
+ * arch_exit_to_user_mode_prepare() clears TS_COMPAT with the same instruction.
  *
- *  - With COMPAT they share thread_info::status with TS_COMPAT, which
- *    arch_exit_to_user_mode_prepare() clears whatever there is.
- *
- *  - Without, nothing is cleared there. They are flags of thread_info::flags then, of
- *    which arch_exit_work() looks at some where any is set: it clears these as well.
- *    They lead through no exit loop. What arch_exit_work() calls may set them again
- *    where it is traced: the notifiers come before they are cleared, and what loads
- *    the FPU's registers clears them once more, with TIF_NEED_FPU_LOAD. The rest is
- *    not to be traced (but see the limits in Documentation/core-api/unwind_deferred.rst).
- *
- * The mark of the walk is set in task context only, that of a request by interrupts,
- * too, but not by NMIs. Either is set by one instruction, so that it does not matter
- * whom an interrupt interrupts. Those that change other flags of status with
- * interrupts on (execve(), the making of a 32-bit task's area for uprobes) are C,
- * which compilers make one instruction of; if one did not, a mark that comes in
- * between would be lost, and with it that one stack.
+ * An interrupt may set the mark in the middle of a change of another flag of
+ * thread_info::status. Such a change is one instruction, so neither is lost.
  */
-static __always_inline void arch_unwind_set_mark(const unsigned int status,
-						 const int flag)
-{
-	if (IS_ENABLED(CONFIG_COMPAT))
-		asm volatile("orl %[mark], %[status]"
-			     : [status] "+m" (current_thread_info()->status)
-			     : [mark] "i" (status));
-	else
-		set_thread_flag(flag);
-}
-
-static __always_inline bool
-arch_unwind_has_mark(struct task_struct *task, const unsigned int status, const int flag)
-{
-	if (IS_ENABLED(CONFIG_COMPAT))
-		return READ_ONCE(task_thread_info(task)->status) & status;
-	return test_tsk_thread_flag(task, flag);
-}
-
-/* The stack of this kernel entry has been walked. */
 static __always_inline void arch_unwind_entry_mark(void)
 {
-	arch_unwind_set_mark(TS_UNWIND, TIF_UNWIND);
+	asm volatile("orl %[mark], %[status]"
+		     : [status] "+m" (current_thread_info()->status)
+		     : [mark] "i" (TS_UNWIND));
 }
 
 static __always_inline bool arch_unwind_entry_marked(void)
 {
-	return arch_unwind_has_mark(current, TS_UNWIND, TIF_UNWIND);
+	return READ_ONCE(current_thread_info()->status) & TS_UNWIND;
 }
 
-/* Somebody has asked for it, other than by an NMI. */
-static __always_inline void arch_unwind_entry_ask(void)
+/* @task is new, and has not run yet. */
+static inline void arch_unwind_entry_unmark(struct task_struct *task)
 {
-	arch_unwind_set_mark(TS_UNWIND_ASKED, TIF_UNWIND_ASKED);
-}
-
-static __always_inline bool arch_unwind_entry_asked(struct task_struct *task)
-{
-	return arch_unwind_has_mark(task, TS_UNWIND_ASKED, TIF_UNWIND_ASKED);
+	task_thread_info(task)->status &= ~TS_UNWIND;
 }
 
 #endif /* _ASM_X86_UNWIND_USER_H */
