@@ -55,7 +55,7 @@ DECLARE_STATIC_KEY_FALSE(unwind_deferred_key);
 int unwind_deferred_init(struct unwind_work *work, unwind_callback_t func,
 			 unsigned int max);
 void unwind_deferred_cancel(struct unwind_work *work);
-int unwind_deferred_request_irqsoff(struct unwind_work *work, unsigned long flags,
+int unwind_deferred_request_irqsoff(struct unwind_work *work, bool irqs_on,
 				    u64 *cookie);
 void unwind_deferred_task_init(struct task_struct *task);
 void unwind_deferred_exec(void);
@@ -76,7 +76,7 @@ static inline int unwind_deferred_request(struct unwind_work *work, u64 *cookie)
 	int ret;
 
 	local_irq_save(flags);
-	ret = unwind_deferred_request_irqsoff(work, flags, cookie);
+	ret = unwind_deferred_request_irqsoff(work, !irqs_disabled_flags(flags), cookie);
 	local_irq_restore(flags);
 	return ret;
 }

@@ -10,6 +10,8 @@
  * @state:	pending clients, flags and the cookie, see kernel/unwind/deferred.c
  * @regs:	the user registers that the stack is walked from
  * @work:	queued on the task's task_work list while UNWIND_QUEUED is set
+ * @owed:	the clients that have got a short stack, and get the whole one when the page
+ *		is there that the task is bringing
  *
  * Written by the task and by the interrupts and NMIs on its CPU while it runs, and by
  * nobody else.
@@ -18,6 +20,7 @@ struct unwind_task_info {
 	u64			state;
 	struct unwind_user_regs	regs;
 	struct callback_head	work;
+	u64			owed;
 };
 
 #endif /* _LINUX_UNWIND_DEFERRED_TYPES_H */

@@ -143,16 +143,21 @@ static void perf_defer_callback(struct unwind_work *work,
 	perf_iterate_sb(perf_defer_write, &output, NULL);
 }
 
-/* The request and the note of it; no hand-out comes between them. */
-static int perf_defer_request(struct perf_event *event, u64 *cookie)
+/*
+ * The request and the note of it; no hand-out comes between them. @regs tell whether
+ * interrupts were on: they are off by now in perf_swevent_event(). Registers of user space
+ * are those of this kernel entry.
+ */
+static int perf_defer_request(struct perf_event *event, struct pt_regs *regs, u64 *cookie)
 {
+	bool irqs_on = user_mode(regs) || !regs_irqs_disabled(regs);
 	u32 max = event->attr.sample_max_stack, old;
 	unsigned int slot = event->defer->slot;
 	unsigned long flags;
 	int ret;
 
 	local_irq_save(flags);
-	ret = unwind_deferred_request_irqsoff(&perf_defer_work, flags, cookie);
+	ret = unwind_deferred_request_irqsoff(&perf_defer_work, irqs_on, cookie);
 	if (likely(ret >= 0)) {
 		old = READ_ONCE(current->perf_defer_max);
 		while (old < max && !try_cmpxchg(&current->perf_defer_max, &old, max))
@@ -218,7 +223,7 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	if (likely(READ_ONCE(sysctl_perf_event_defer) && contexts >= kernel + 2 &&
 		   !(event->attr.defer_output &&
 		     (atomic_read(&event->event_limit) || event->pending_disable))))
-		ret = perf_defer_request(event, &cookie);
+		ret = perf_defer_request(event, regs, &cookie);
 
 	if (likely(ret >= 0)) {
 		entry->ip[entry->nr++] = PERF_CONTEXT_USER_DEFERRED;

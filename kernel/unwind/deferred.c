@@ -69,8 +69,8 @@
  * A walk never faults, and ends at such a page. On the way to user space the task then
  * sets FAULT, brings the page with preemption on, and walks again from the beginning. It
  * may sleep there, be preempted and migrate. A hand-out with FAULT set gives the clients
- * the short stack and tells them so; the work function remembers them, and gives them
- * the whole one behind it, under the same cookie.
+ * the short stack, tells them so, and notes them in unwind_task_info::owed. They get the
+ * whole stack behind it, under the same cookie.
  *
  * Did user space run?
  *
@@ -278,7 +278,8 @@ __unwind_request(struct unwind_task_info *info, struct pt_regs *regs, u64 mine,
 /**
  * unwind_deferred_request_irqsoff - request the current task's user stack
  * @work:	the client
- * @flags:	of local_irq_save() before the call: were interrupts on?
+ * @irqs_on:	were interrupts on where the client was called? In task context this tells
+ *		that the task is inside of a kernel entry, see the head of this file
  * @cookie:	set to the name of the stack, never 0; the same for all requests of one
  *		kernel entry by whatever client, and another one in the next entry
  *
@@ -301,7 +302,7 @@ __unwind_request(struct unwind_task_info *info, struct pt_regs *regs, u64 mine,
  *   user space too often
  * * -ESTALE - the task is in an execve() that cannot return: there is no user stack
  */
-int unwind_deferred_request_irqsoff(struct unwind_work *work, unsigned long flags,
+int unwind_deferred_request_irqsoff(struct unwind_work *work, bool irqs_on,
 				    u64 *cookie)
 {
 	struct unwind_task_info *info = &current->unwind_info;
@@ -326,8 +327,7 @@ int unwind_deferred_request_irqsoff(struct unwind_work *work, unsigned long flag
 	mine = BIT_ULL(bit);
 	err = __unwind_request(info, task_pt_regs(current), mine,
 			       nmi ? UNWIND_UNPROVEN : 0,
-			       !irqs_disabled_flags(flags) || interrupt_context_level(),
-			       &before, cookie);
+			       irqs_on || interrupt_context_level(), &before, cookie);
 	if (unlikely(err))
 		return err;
 
@@ -352,6 +352,7 @@ static bool walk(struct unwind_task_info *info, u64 state,
 		     !registers_moved(info);
 	unsigned int max = 0;
 
+	trace->entries = NULL;
 	/* Without a client that is left there is no space. */
 	if (likely(space && valid)) {
 		max = space->max;
@@ -377,16 +378,19 @@ static void call_clients(struct unwind_stacktrace *trace, u64 state, u64 bits)
 }
 
 /*
- * Take what is pending, and give @trace to these clients and to those in @owed. @works
- * is added to the state. With interrupts off.
+ * Take what is pending, and give @trace to these clients and to those who are owed the
+ * stack behind a page fault. @works is added to the state. With interrupts off.
  */
 static void hand_out(struct unwind_task_info *info, struct unwind_stacktrace *trace,
-		     bool valid, u64 owed, u64 works)
+		     bool valid, u64 works)
 {
 	const u64 taken = UNWIND_PENDING | UNWIND_UNPROVEN;
-	u64 state = READ_ONCE(info->state);
+	u64 state = READ_ONCE(info->state), owed = 0;
 
 	trace->again = unlikely(state & UNWIND_FAULT);
+	if (likely(!trace->again))
+		swap(owed, info->owed);
+
 	if (likely(valid)) {
 		/* Ahead of the take: a request that finds nothing pending looks for it. */
 		arch_unwind_entry_mark();
@@ -401,6 +405,9 @@ static void hand_out(struct unwind_task_info *info, struct unwind_stacktrace *tr
 		call_clients(trace, state, (state & UNWIND_PENDING) | owed);
 		change_state(info, taken, 0);
 	}
+
+	if (unlikely(trace->again))
+		info->owed |= state & UNWIND_PENDING;
 }
 
 /* See unwind_deferred_flush(). */
@@ -417,16 +424,14 @@ void __unwind_deferred_flush(void)
 	guard(irqsave)();
 	state = READ_ONCE(info->state);
 	if (state & UNWIND_PENDING)
-		hand_out(info, &trace, walk(info, state, &trace, true), 0, 0);
+		hand_out(info, &trace, walk(info, state, &trace, true), 0);
 }
 
 /*
- * Hand out on the way to user space, to those who wait and to those in @owed. Returns
- * the address of a word that is to be brought first, unless this is the @last walk; and
- * in @owed who waits for it.
+ * Hand out on the way to user space. Returns the address of a word that is to be
+ * brought first, unless this is the @last walk.
  */
-static unsigned long walk_and_hand_out(struct unwind_task_info *info, u64 *owed,
-				       bool last)
+static unsigned long walk_and_hand_out(struct unwind_task_info *info, bool last)
 {
 	struct unwind_stacktrace trace __uninitialized;
 	u64 state, now;
@@ -435,25 +440,25 @@ static unsigned long walk_and_hand_out(struct unwind_task_info *info, u64 *owed,
 	guard(preempt)();
 	for (;;) {
 		state = READ_ONCE(info->state);
-		if (!(state & UNWIND_PENDING) && !*owed)
+		if (!(state & UNWIND_PENDING) && !info->owed)
 			return 0;
 		valid = walk(info, state, &trace, false);
 
 		guard(irq)();
 		now = READ_ONCE(info->state);
-		/* Another stack: this one has been handed out, and was gone. */
+		/* Another stack: this one was gone, and has been handed out as such. */
 		if (unlikely((state ^ now) >> UNWIND_COOKIE_SHIFT)) {
-			*owed = 0;
+			info->owed = 0;
 			continue;
 		}
-		if (unlikely(!(now & UNWIND_PENDING) && !*owed))
+		if (unlikely(!(now & UNWIND_PENDING) && !info->owed))
 			return 0;
 		if (unlikely(trace.absent) && !last) {
 			/* From here on a hand-out is one of a short stack. */
-			*owed |= change_state(info, 0, UNWIND_FAULT) & UNWIND_PENDING;
+			change_state(info, 0, UNWIND_FAULT);
 			return trace.absent;
 		}
-		hand_out(info, &trace, valid, *owed, UNWIND_WORKS_ONE);
+		hand_out(info, &trace, valid, UNWIND_WORKS_ONE);
 		return 0;
 	}
 }
@@ -464,12 +469,11 @@ VISIBLE_IF_KUNIT void unwind_deferred_task_work(struct callback_head *head)
 		container_of(head, struct unwind_task_info, work);
 	unsigned int pages = UNWIND_USER_MAX_PAGES;
 	unsigned long addr;
-	u64 owed = 0;
 
 	/* A request behind this queues the work anew. */
 	change_state(info, UNWIND_QUEUED, 0);
 
-	while ((addr = walk_and_hand_out(info, &owed, !pages))) {
+	while ((addr = walk_and_hand_out(info, !pages))) {
 		/* The task may sleep here and be switched out. */
 		pages = unwind_user_bring(addr) ? pages - 1 : 0;
 		change_state(info, UNWIND_FAULT, 0);
@@ -622,6 +626,7 @@ EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_init);
 static void forget_client(void *bit)
 {
 	change_state(&current->unwind_info, BIT_ULL((long)bit), 0);
+	current->unwind_info.owed &= ~BIT_ULL((long)bit);
 }
 
 /**
