@@ -14,14 +14,15 @@ struct unwind_work;
 /**
  * typedef unwind_callback_t - gets a user stack that the client requested
  * @work:	the client
- * @trace:	the stack; valid until the callback returns; @trace->nr is 0 where it
- *		could not be had; if @trace->again is set the whole stack follows
+ * @trace:	the stack, valid until the callback returns. @trace->nr is 0 if there is
+ *		none. If @trace->again is set, the whole stack follows, with the same
+ *		@cookie.
  * @cookie:	the cookie that the requests got
  *
- * Context: @work's request was made by the current task, on this CPU or, behind a page
- * fault of the walk, on another one. Interrupts are off; rq->lock and perf's ctx->lock
- * may be held. So the callback takes only locks that may be taken under rq->lock, and
- * does not sleep, allocate, warn or print.
+ * Context: The current task made the request, on this CPU; on another one if the task has
+ * slept in a page fault of its walk. Interrupts are off, and rq->lock and perf's ctx->lock
+ * may be held. So the callback takes only locks that may be taken under rq->lock, and does
+ * not sleep, allocate, warn or print.
  */
 typedef void (*unwind_callback_t)(struct unwind_work *work,
 				  const struct unwind_stacktrace *trace, u64 cookie);
@@ -90,8 +91,8 @@ static __always_inline bool unwind_deferred_pending(const struct task_struct *ta
 /**
  * unwind_deferred_flush - hand out the current task's pending user stack now
  *
- * For a place behind which the task or a client could not be handed the stack any
- * more. What is not present of the stack is not brought.
+ * Call this before the task loses its stack, or a client the place that it puts stacks
+ * in. The walk ends at a page that is not present.
  *
  * Context: Any but NMI and the window of the context switch; the task's mm is loaded.
  */
@@ -106,7 +107,7 @@ static inline void unwind_deferred_flush(void)
  * @prev:	the current task
  *
  * Context: prepare_task_switch(): rq->lock held, interrupts off. The task's mm, its perf
- * events and its cgroup are still in.
+ * events and its cgroup are still in place.
  */
 static __always_inline void unwind_deferred_sched_out(struct task_struct *prev)
 {

@@ -14,8 +14,8 @@
  *		addresses; a 32-bit task's are zero-extended
  * @absent:	address of the word that ended the walk because it could not be read
  *		without a fault; 0 if the walk ended for another reason
- * @again:	the stack ends at a page that is being brought; the same requests are
- *		handed out once more when the page is there (kernel/unwind/deferred.c)
+ * @again:	the stack ends at a page that the task is bringing. The callbacks run once
+ *		more, with the whole stack, when the page is there.
  */
 struct unwind_stacktrace {
 	unsigned int	nr;
@@ -35,9 +35,9 @@ struct unwind_stacktrace {
  * @at_entry:	@ip is the first instruction of a function, so the return
  *		address is still on top of the stack
  *
- * Noted when a stack is requested rather than when it is walked: signal delivery,
- * uprobes and ptrace may move the registers in between, and system calls and ptrace
- * the segments. The memory above @sp stays as it was.
+ * Noted when a stack is requested, not when it is walked. In between, signal delivery,
+ * uprobes and ptrace may change the registers, and system calls and ptrace the segments.
+ * The memory above @sp does not change.
  */
 struct unwind_user_regs {
 	unsigned long	ip;

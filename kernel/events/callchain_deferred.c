@@ -2,10 +2,10 @@
 /*
  * Deferred user callchains of perf events.
  *
- * A sample of an event with attr.defer_callchain ends in a marker and a cookie
- * instead of the user addresses. These follow in a PERF_RECORD_CALLCHAIN_DEFERRED, on
- * the same CPU and before the task leaves it, when kernel/unwind hands out the stack.
- * One record serves all samples that name its cookie.
+ * The callchain of a sample with attr.defer_callchain ends in a marker and a cookie. The
+ * user addresses follow in a PERF_RECORD_CALLCHAIN_DEFERRED with the same cookie, when
+ * kernel/unwind hands out the stack: on the same CPU, before the task leaves it. One
+ * record serves all samples that name its cookie.
  *
  * The record goes to the events with attr.defer_output of the same session. A session
  * is the events that one process has opened. It has a slot, one of BITS_PER_LONG, and
@@ -16,13 +16,12 @@
  * All sessions are one client of kernel/unwind. A sample requests the stack and then
  * sets its session's bit, with interrupts off. The callback takes the word, and writes to
  * the events that perf_iterate_sb() finds for the CPU and the task, as it does for other
- * side-band records. An NMI that requests between the two steps of either has its
- * record from this callback, or from the next one.
+ * side-band records. An NMI may take a sample between any two of these steps. Its session
+ * gets a record from this callback or from the next one.
  *
- * A record is written where the task is, or not at all. An event that takes records and
- * is about to stop doing so, because it is disabled or removed, or the task changes its
- * cgroup, has the stack of the task that is running there handed out first
- * (perf_defer_flush()).
+ * A record is written where the task is, or not at all. An event stops taking records
+ * when it is disabled or removed, or when the task changes its cgroup. Before that the
+ * stack of the task that is running there is handed out (perf_defer_flush()).
  */
 #include <linux/cleanup.h>
 #include <linux/init.h>
@@ -43,7 +42,7 @@
 
 #include "internal.h"
 
-/* A walk writes into a callchain, and its entries go into a record as they are. */
+/* Walks store unsigned long, and callchains and records hold u64. */
 static_assert(sizeof(unsigned long) == sizeof(u64));
 
 /* kernel.perf_event_defer: 0 makes every later sample immediate. */
@@ -52,10 +51,11 @@ static int sysctl_perf_event_defer __read_mostly = 1;
 /**
  * struct perf_defer_session - the events that one process has opened
  * @node:	in perf_defer_sessions
- * @owner:	the process; the reference keeps the address from being another's
+ * @owner:	the process. The reference keeps another process from getting the same
+ *		struct pid.
  * @events:	how many events there are, without the inherited ones
  * @slot:	its bit in task_struct::perf_defer_sessions
- * @rcu:	frees it behind those that iterate over its events
+ * @rcu:	to free it when perf_iterate_sb() does not see its events any more
  */
 struct perf_defer_session {
 	struct list_head	node;
@@ -88,7 +88,7 @@ struct perf_defer_output {
 
 static void perf_defer_write(struct perf_event *event, void *data)
 {
-	/* perf_output_begin() and its like set what is read; too large to be cleared. */
+	/* Too large to be cleared. The functions below set all members that they read. */
 	struct perf_output_handle handle __uninitialized;
 	struct perf_sample_data sample __uninitialized;
 	struct perf_defer_output *output = data;
@@ -126,11 +126,14 @@ static void perf_defer_callback(struct unwind_work *work,
 	unsigned int max;
 
 	if (unlikely(trace->again)) {
-		/* They wait for the whole stack, too. */
+		/* A record of the whole stack follows, for the same sessions. */
 		max = READ_ONCE(current->perf_defer_max);
 		output.sessions = READ_ONCE(current->perf_defer_sessions);
 	} else {
-		/* In this order: what an NMI sets behind the second is for the next one. */
+		/*
+		 * The limit first. The other way round an NMI in between could set both,
+		 * and lose its limit here: its own record would be empty.
+		 */
 		max = xchg(&current->perf_defer_max, 0);
 		output.sessions = xchg(&current->perf_defer_sessions, 0);
 	}
@@ -144,9 +147,9 @@ static void perf_defer_callback(struct unwind_work *work,
 }
 
 /*
- * The request and the note of it; no hand-out comes between them. @regs tell whether
- * interrupts were on: they are off by now in perf_swevent_event(). Registers of user space
- * are those of this kernel entry.
+ * Request the stack and note the session. Interrupts are off, so no hand-out comes between.
+ * Whether they were on is told by @regs: perf_swevent_event() has turned them off. User
+ * registers are those of this kernel entry.
  */
 static int perf_defer_request(struct perf_event *event, struct pt_regs *regs, u64 *cookie)
 {
@@ -169,7 +172,7 @@ static int perf_defer_request(struct perf_event *event, struct pt_regs *regs, u6
 	return ret;
 }
 
-/* The user part that cannot be deferred: as a deferred one, without pages that are absent. */
+/* The user part of an immediate sample: the same walk, but no pages are brought. */
 static void perf_defer_walk(struct perf_callchain_entry *entry, struct pt_regs *regs,
 			    unsigned int room)
 {
@@ -177,7 +180,7 @@ static void perf_defer_walk(struct perf_callchain_entry *entry, struct pt_regs *
 	struct unwind_stacktrace trace __uninitialized;
 
 	arch_unwind_user_regs(&user, user_mode(regs) ? regs : task_pt_regs(current));
-	/* In the middle of a switch of the mm the memory is another task's. */
+	/* During a switch of the mm another one may be loaded. Then take the first entry only. */
 	if (!nmi_uaccess_okay())
 		room = min(room, 1U);
 
@@ -194,9 +197,10 @@ static void perf_defer_walk(struct perf_callchain_entry *entry, struct pt_regs *
  * @regs:	of the sample
  *
  * Context: Any, NMI included.
- * Return: the callchain. Its user part is a marker and a cookie; or, where that cannot
- * be, the addresses; or nothing, in an execve(). NULL if the event's callchains are none
- * of ours, or there is no memory for one.
+ * Return: the callchain. Its user part is a marker and a cookie. If the stack cannot be
+ * deferred, it has the addresses instead; in an execve() it has no user part. NULL if
+ * the caller has to make the callchain: in a guest, for an event with a BPF program, or
+ * if no callchain entry is free.
  */
 struct perf_callchain_entry *
 perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
@@ -217,8 +221,9 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 		return NULL;
 
 	/*
-	 * The marker and the cookie both take room that is set aside for context markers.
-	 * An event that its limit is about to disable would take no record.
+	 * The marker and the cookie use room that is set aside for context markers. An event
+	 * that takes records itself and has a limit is immediate: when the limit disables
+	 * it, it would not take the record.
 	 */
 	if (likely(READ_ONCE(sysctl_perf_event_defer) && contexts >= kernel + 2 &&
 		   !(event->attr.defer_output &&
@@ -229,15 +234,16 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 		entry->ip[entry->nr++] = PERF_CONTEXT_USER_DEFERRED;
 		entry->ip[entry->nr++] = cookie;
 	} else if (ret != -ESTALE && contexts >= kernel + 1) {
-		/* The kernel's frames and the user's share the limit. */
+		/* As in any immediate callchain, kernel and user frames share the limit. */
 		perf_defer_walk(entry, regs, max_stack - (entry->nr - kernel));
 	}
 	return entry;
 }
 
 /*
- * The last event that makes requests has gone. Not at once: this waits and interrupts
- * CPUs, and the next profile may begin soon.
+ * The last event that makes requests went a while ago. If there is still none, stop
+ * being a client. This is delayed because it waits and interrupts all CPUs, and the next
+ * profile may begin soon.
  */
 static void perf_defer_release(struct work_struct *work)
 {
@@ -250,8 +256,9 @@ static void perf_defer_release(struct work_struct *work)
 static DECLARE_DELAYED_WORK(perf_defer_release_work, perf_defer_release);
 
 /*
- * One more event makes requests. kernel.perf_event_max_stack does not change while there
- * is one. Without a client the event's callchains are immediate.
+ * One more event makes requests. While there is such an event nobody can change
+ * kernel.perf_event_max_stack, so the client's limit is good for all. If there is no memory
+ * for the client the callchains are immediate.
  */
 static void perf_defer_add_sampler(void)
 {
@@ -266,7 +273,7 @@ static void perf_defer_add_sampler(void)
 		unwind_deferred_init(&perf_defer_work, perf_defer_callback, max);
 }
 
-/* The session of process @owner, or a new one in the slot that has the fewest. */
+/* The session of process @owner, or a new one in the slot with the fewest sessions. */
 static struct perf_defer_session *perf_defer_session_find(struct pid *owner)
 {
 	struct perf_defer_session *session;
@@ -296,8 +303,8 @@ static struct perf_defer_session *perf_defer_session_find(struct pid *owner)
  * perf_defer_init - make a new event part of a session
  * @event:	the event; ->parent and ->attr are set
  *
- * An inherited event is of its parent's session, another one of the session of the
- * process that opens it.
+ * An inherited event belongs to the session of its parent. Any other event belongs to
+ * the session of the process that opens it.
  *
  * Context: Task context, may sleep. Takes perf_defer_mutex.
  * Return: 0 or -ENOMEM.

@@ -15,8 +15,8 @@
  *	exit			before the task's mm and its perf events go
  *	execve()		at the point of no return, out of the old image
  *	context switch		prepare_task_switch(), with rq->lock held
- *	unwind_deferred_flush()	where a client is about to lose the place for the
- *				stack, as with a perf event that is disabled
+ *	unwind_deferred_flush()	where a client needs the stack now: perf does before
+ *				it disables an event that takes stacks
  *
  * A task that is off its CPU has nothing pending.
  *
@@ -28,8 +28,10 @@
  *	bit  8	QUEUED	 the task_work is queued. Set with the first client's bit,
  *			 cleared by the work function before it does anything else.
  *			 A hand-out elsewhere leaves the work on the list.
- *	bit  9	UNPROVEN an NMI has requested the stack, see below
- *	bit 10	FAULT	 the task is bringing a page for its walk
+ *	bit  9	UNPROVEN the first pending request came from an NMI: user space may
+ *			 run before the stack is handed out
+ *	bit 10	FAULT	 the task is bringing a page for its walk, and may be off its
+ *			 CPU meanwhile
  *	bits 12-15	how often the work function has handed out this stack
  *	bits 16-63	the cookie: the number of a CPU and a count of that CPU
  *
@@ -40,62 +42,69 @@
  * the same cookie. Otherwise it opens a new stack. The mark together with a cookie of 0
  * says that the task is in an execve() that cannot return: there is no stack.
  *
- * What is sampled between the work function and user space makes the task run the work
- * function again. That ends: a stack is handed out there UNWIND_MAX_WORKS times at
- * most, and then requests for it are refused.
+ * A request between the work function and user space queues the work again. An event
+ * that makes a request there each time would keep the task in the kernel for ever. So
+ * the work function counts how often it has handed out a stack. At the limit of 15
+ * (UNWIND_MAX_WORKS) further requests for that stack are refused.
  *
  * Who interrupts whom
  *
- * Only the task itself and the interrupts and NMIs on its CPU write the state, so all
- * that run at the same time are nested. (unwind_deferred_cancel() interrupts each CPU
- * for this reason.) Requests outside of NMI and hand-outs have interrupts off. So only
- * an NMI nests in either, and an NMI only requests. Two rules make that safe:
+ * Only the task itself and the interrupts and NMIs on its CPU write the state. So two
+ * writers never run in parallel: one interrupts the other. (This is why
+ * unwind_deferred_cancel() interrupts each CPU to clear a bit.) Hand-outs, and requests
+ * outside of NMI, run with interrupts off. So only an NMI can interrupt them, and an
+ * NMI only makes requests. Two rules make that safe:
  *
- *  - A request that opens a stack publishes a new cookie, then stores the registers,
- *    then publishes its bit, which fails if an NMI has opened or asked meanwhile. An NMI
- *    ahead of the registers finds those of another stack and opens its own; one behind
- *    them asks for the stack with the new cookie. The outer request then joins.
+ *  - A request that opens a stack takes three steps. It puts a new cookie into the
+ *    state, it stores the registers, it sets its bit. An NMI in between makes a
+ *    complete request of its own. Then the third step fails, and the outer request
+ *    joins that of the NMI. The NMI never gets a cookie with the wrong registers:
+ *    before the second step it finds those of an older stack, and opens a new one;
+ *    after the second step the cookie and the registers belong together.
  *
  *  - A hand-out looks, walks, and only then takes the pending bits. A request before
- *    the take has its callback run; one behind it is pending again, with the same
- *    cookie, and is handed out at the next place.
+ *    the take is served by the callbacks that follow. A request after the take is
+ *    pending again, under the same cookie, and is served at the next place.
  *
- * On the way to user space the walk has interrupts on and preemption off. An interrupt
- * may hand out meanwhile, from another buffer. Then the walk finds nothing pending, and
- * its result is dropped.
+ * On the way to user space the walk runs with preemption off, but with interrupts on.
+ * An interrupt may hand out the stack meanwhile; it walks into a buffer of its own. The
+ * work function then finds nothing pending, and drops the result of its walk.
  *
  * The page that is not present
  *
- * A walk never faults, and ends at such a page. On the way to user space the task then
- * sets FAULT, brings the page with preemption on, and walks again from the beginning. It
- * may sleep there, be preempted and migrate. A hand-out with FAULT set gives the clients
- * the short stack, tells them so, and notes them in unwind_task_info::owed. They get the
- * whole stack behind it, under the same cookie.
+ * A walk never faults. It ends at a page that is not present. On the way to user space
+ * the task then sets FAULT, brings the page with preemption on, and walks again from the
+ * beginning. It may sleep there, be preempted and migrate. A hand-out with FAULT set, as
+ * at a switch, gives the clients the short stack and tells them that more will come. It
+ * notes these clients in unwind_task_info::owed. When the page is there the work function
+ * gives them the whole stack, under the same cookie.
  *
  * Did user space run?
  *
  * An interrupt, or task context with interrupts on, is always inside of the kernel
  * entry: the user registers have been saved, and the work will run before user space
- * does. Two other contexts are not:
+ * does. This is not sure in two other contexts:
  *
- *  - An NMI may come before the entry code has saved the registers, or behind the last
- *    look for work. It makes an interrupt hit before the first instruction of user
- *    space. Its request is UNPROVEN: the stack is valid if the mark is set at the
- *    hand-out (the request came behind another hand-out of this entry), or if the
- *    registers are still the same. Otherwise it is gone, and the clients get an empty
- *    one.
+ *  - An NMI may come before the entry code has saved the registers, or after the last
+ *    look for work. task_work_add() raises an interrupt, so that the work runs before the
+ *    first instruction of user space. The request is UNPROVEN, and is checked at the
+ *    hand-out. If the mark is set, the request was made after another hand-out of this
+ *    entry, and the stack is valid. It is valid as well if the registers are still the
+ *    same. Otherwise it is gone, and the clients get an empty one.
  *
- *  - Task context with interrupts off may be behind the last look for work, too, and
- *    must not make an interrupt for each step to user space. Its request may join what
- *    is pending, and is refused otherwise.
+ *  - Task context with interrupts off may be after the last look for work, too. It
+ *    cannot raise an interrupt: with an event on each way to user space the task would
+ *    never get there. So its request may join a pending one, and is refused otherwise.
  *
- * A request that finds the stack of other registers pending is refused.
+ * A task has one stack at a time. If one is pending and the user registers have changed
+ * since, because a signal frame was set up for instance, a request is refused.
  *
  * The window of the switch
  *
- * From rq->curr = next until current changes a request could not be handed out any
- * more: task_curr(current) is false, and the request is refused. The hook in
- * prepare_task_switch() runs inside of this window, ahead of perf's own.
+ * From rq->curr = next until current changes, task_curr(current) is false. A stack that
+ * is requested there could not be handed out before the task has left, so the request is
+ * refused. The hook in prepare_task_switch() runs inside of this window, ahead of perf's
+ * own, so nothing is pending after it.
  */
 #include <linux/cleanup.h>
 #include <linux/cpumask.h>
@@ -122,14 +131,14 @@
 #define UNWIND_WORKS_ONE	BIT_ULL(12)
 #define UNWIND_MAX_WORKS	GENMASK_ULL(15, 12)
 
-/* On while there is a client. */
+/* Switches on the hook of the context switch while there is a client. */
 DEFINE_STATIC_KEY_FALSE(unwind_deferred_key);
 
 /* Guards registration: clients_used and changes of the pointers below. */
 static DEFINE_MUTEX(clients_mutex);
 static unsigned long clients_used;
 
-/* Read by hand-outs, with interrupts off, which RCU waits for. */
+/* Hand-outs read it with interrupts off, so synchronize_rcu() waits for them. */
 static struct unwind_work __rcu *clients[UNWIND_CLIENTS];
 
 /**
@@ -138,7 +147,8 @@ static struct unwind_work __rcu *clients[UNWIND_CLIENTS];
  * @cpu:	for each CPU twice @max entries: a walk on the way to user space has the
  *		first half, a hand-out with interrupts off the second
  *
- * Replaced as a whole. Read with preemption off, which RCU waits for.
+ * Replaced as a whole. Walks read it with preemption off, so synchronize_rcu() waits for
+ * them.
  */
 struct unwind_buffers {
 	unsigned int	max;
@@ -156,7 +166,7 @@ static u64 new_cookie(void)
 {
 	u32 count;
 
-	/* One instruction, for the NMI in between. 0 is no cookie. */
+	/* One instruction, as an NMI may take a cookie, too. 0 says that there is none. */
 	do {
 		count = this_cpu_inc_return(cookie_count);
 	} while (unlikely(!count));
@@ -175,7 +185,10 @@ void unwind_cookie_preset(unsigned int cpu, u32 count)
 EXPORT_SYMBOL_IF_KUNIT(unwind_cookie_preset);
 #endif
 
-/* Only this CPU changes the state; what it interrupts here has the cmpxchg fail. */
+/*
+ * Only this CPU writes the state. If something interrupts and writes it, the cmpxchg
+ * fails. Returns the state before the change.
+ */
 static u64 change_state(struct unwind_task_info *info, u64 clear, u64 set)
 {
 	u64 state = READ_ONCE(info->state);
@@ -198,14 +211,14 @@ static __always_inline bool same_regs(const struct unwind_user_regs *a,
 	return a->ip == b->ip && a->sp == b->sp && a->fp == b->fp;
 }
 
-/* Does a walk from @a find what one from @b does? */
+/* Do walks from @a and from @b find the same stack? */
 static __always_inline bool same_place(const struct unwind_user_regs *a,
 				       const struct unwind_user_regs *b)
 {
 	return same_regs(a, b) && a->at_entry == b->at_entry;
 }
 
-/* Of a uprobe @at_entry is set as long as its handlers run, and says nothing here. */
+/* Not @at_entry: it is set while the handlers of a uprobe run, and clear after that. */
 static bool registers_moved(const struct unwind_task_info *info)
 {
 	struct unwind_user_regs now __uninitialized;
@@ -214,7 +227,10 @@ static bool registers_moved(const struct unwind_task_info *info)
 	return !same_regs(&info->regs, &now);
 }
 
-/* Open a stack; see the head of this file. False: an NMI has changed @state. */
+/*
+ * The first two steps of a request that opens a stack; see the head of this file. False:
+ * an NMI has changed the state, and @state is the new one.
+ */
 static __always_inline bool open_stack(struct unwind_task_info *info, u64 *state,
 				       struct pt_regs *regs)
 {
@@ -231,8 +247,9 @@ static __always_inline bool open_stack(struct unwind_task_info *info, u64 *state
 }
 
 /*
- * Request a stack for the client with bit @mine. @flag is UNWIND_UNPROVEN in NMI. Sets
- * @before, the state before, and @cookie.
+ * Request the stack for the client with bit @mine. @flag is UNWIND_UNPROVEN in an NMI, and
+ * 0 otherwise. Without @may_open the request can only join a pending one. Sets @cookie,
+ * and @before to the state before the request.
  */
 static __always_inline int
 __unwind_request(struct unwind_task_info *info, struct pt_regs *regs, u64 mine,
@@ -283,8 +300,8 @@ __unwind_request(struct unwind_task_info *info, struct pt_regs *regs, u64 mine,
  * @cookie:	set to the name of the stack, never 0; the same for all requests of one
  *		kernel entry by whatever client, and another one in the next entry
  *
- * The callback runs on this CPU, before the task leaves it. What the client does with
- * interrupts still off is done before the callback runs.
+ * The callback runs on this CPU, before the task leaves it. It cannot run before the
+ * caller enables interrupts, so a client can note something that belongs to the request.
  *
  * The cookie is unique in the system until 2^32 - 1 stacks have been requested on one
  * CPU.
@@ -293,13 +310,13 @@ __unwind_request(struct unwind_task_info *info, struct pt_regs *regs, u64 mine,
  * Return:
  * * 0 - the callback will run
  * * 1 - the same, for a request of @work that is pending already
- * * -EINVAL - the task has no user stack (kernel thread, a worker made by the
- *   kernel, no mm), or is exiting; @work is not registered; or the context is
- *   NMI, and there is no cmpxchg that is safe there or no interrupt for irq_work
- * * -EAGAIN - the stack cannot be deferred now: the task is being switched out; or the
- *   stack of other registers is pending, from before a signal handler was set up for
- *   instance; or interrupts were off in task context; or it was handed out on the way to
- *   user space too often
+ * * -EINVAL - the task has no user stack (kernel thread, worker made by the kernel, no
+ *   mm) or is exiting; or @work is not registered; or this is an NMI, and the
+ *   architecture has no cmpxchg that is safe there or no interrupt for irq_work
+ * * -EAGAIN - the stack cannot be deferred now: the task is being switched out; or a
+ *   stack is pending and the user registers have changed since; or this is task context
+ *   with interrupts off and nothing is pending; or the stack has been handed out on the
+ *   way to user space too often
  * * -ESTALE - the task is in an execve() that cannot return: there is no user stack
  */
 int unwind_deferred_request_irqsoff(struct unwind_work *work, bool irqs_on,
@@ -331,7 +348,7 @@ int unwind_deferred_request_irqsoff(struct unwind_work *work, bool irqs_on,
 	if (unlikely(err))
 		return err;
 
-	/* It fails for a task that is exiting, and that was looked at. */
+	/* Cannot fail: it does so only for an exiting task, which was refused above. */
 	if (!(before & UNWIND_QUEUED))
 		task_work_add(current, &info->work,
 			      nmi ? TWA_NMI_CURRENT : TWA_RESUME | TWAF_NO_ALLOC);
@@ -341,8 +358,9 @@ int unwind_deferred_request_irqsoff(struct unwind_work *work, bool irqs_on,
 EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_request_irqsoff);
 
 /*
- * Walk the stack into the buffer of this CPU that nobody else uses. False: user space
- * has run since the request, or that cannot be told; there is no stack.
+ * Walk the stack into a buffer of this CPU. With @irqs_off it is another one than without,
+ * as an interrupt may hand out during the walk of the work function. False: user space
+ * has run since the request, or may have. Then the trace is empty.
  */
 static bool walk(struct unwind_task_info *info, u64 state,
 		 struct unwind_stacktrace *trace, bool irqs_off)
@@ -353,7 +371,7 @@ static bool walk(struct unwind_task_info *info, u64 state,
 	unsigned int max = 0;
 
 	trace->entries = NULL;
-	/* Without a client that is left there is no space. */
+	/* There are no buffers when the last client has gone. */
 	if (likely(space && valid)) {
 		max = space->max;
 		trace->entries = space->cpu[smp_processor_id()] + (irqs_off ? max : 0);
@@ -378,8 +396,10 @@ static void call_clients(struct unwind_stacktrace *trace, u64 state, u64 bits)
 }
 
 /*
- * Take what is pending, and give @trace to these clients and to those who are owed the
- * stack behind a page fault. @works is added to the state. With interrupts off.
+ * Take the pending bits, and give @trace to these clients and to those that are owed the
+ * whole stack after a page fault. @works is added to the count of hand-outs by the work
+ * function. Interrupts are off. A @trace that is not @valid is empty, and the mark is not
+ * set then, as @info->regs are of another kernel entry.
  */
 static void hand_out(struct unwind_task_info *info, struct unwind_stacktrace *trace,
 		     bool valid, u64 works)
@@ -392,7 +412,7 @@ static void hand_out(struct unwind_task_info *info, struct unwind_stacktrace *tr
 		swap(owed, info->owed);
 
 	if (likely(valid)) {
-		/* Ahead of the take: a request that finds nothing pending looks for it. */
+		/* Before the take: an NMI after it finds nothing pending and looks for the mark. */
 		arch_unwind_entry_mark();
 		do {
 			unwind_test_point(info);
@@ -401,7 +421,10 @@ static void hand_out(struct unwind_task_info *info, struct unwind_stacktrace *tr
 		unwind_test_point(info);
 		call_clients(trace, state, (state & UNWIND_PENDING) | owed);
 	} else {
-		/* Until the take an NMI is refused, as its registers are others. */
+		/*
+		 * The take comes last. Until then an NMI is refused, as its registers
+		 * differ. So the callbacks cannot serve its request with this stack.
+		 */
 		call_clients(trace, state, (state & UNWIND_PENDING) | owed);
 		change_state(info, taken, 0);
 	}
@@ -428,8 +451,9 @@ void __unwind_deferred_flush(void)
 }
 
 /*
- * Hand out on the way to user space. Returns the address of a word that is to be
- * brought first, unless this is the @last walk.
+ * Hand out on the way to user space. If a page has to be brought first, and this is not
+ * the @last walk, hand out nothing and return the address of a word in that page.
+ * Otherwise return 0.
  */
 static unsigned long walk_and_hand_out(struct unwind_task_info *info, bool last)
 {
@@ -446,7 +470,7 @@ static unsigned long walk_and_hand_out(struct unwind_task_info *info, bool last)
 
 		guard(irq)();
 		now = READ_ONCE(info->state);
-		/* Another stack: this one was gone, and has been handed out as such. */
+		/* An interrupt has handed out this stack as gone, and opened another one. */
 		if (unlikely((state ^ now) >> UNWIND_COOKIE_SHIFT)) {
 			info->owed = 0;
 			continue;
@@ -454,7 +478,7 @@ static unsigned long walk_and_hand_out(struct unwind_task_info *info, bool last)
 		if (unlikely(!(now & UNWIND_PENDING) && !info->owed))
 			return 0;
 		if (unlikely(trace.absent) && !last) {
-			/* From here on a hand-out is one of a short stack. */
+			/* From here on another place hands out a short stack. */
 			change_state(info, 0, UNWIND_FAULT);
 			return trace.absent;
 		}
@@ -470,7 +494,7 @@ VISIBLE_IF_KUNIT void unwind_deferred_task_work(struct callback_head *head)
 	unsigned int pages = UNWIND_USER_MAX_PAGES;
 	unsigned long addr;
 
-	/* A request behind this queues the work anew. */
+	/* From here on a request queues the work again. */
 	change_state(info, UNWIND_QUEUED, 0);
 
 	while ((addr = walk_and_hand_out(info, !pages))) {
@@ -498,13 +522,13 @@ void unwind_deferred_exec(void)
 
 	guard(irqsave)();
 	do {
-		/* Whether there is a client or not: one may come during the execve(). */
+		/* Also without a client: one may register during the execve(). */
 		__unwind_deferred_flush();
 		state = READ_ONCE(info->state);
 		if (state & UNWIND_PENDING ||
 		    !try_cmpxchg64_local(&info->state, &state, state & ~cookie))
 			continue;
-		/* Ahead of this an NMI opens a stack, if the mark is not set yet. */
+		/* Until the mark is set an NMI may open a stack. Then do it again. */
 		arch_unwind_entry_mark();
 	} while (has_cookie(READ_ONCE(info->state)));
 }
@@ -512,9 +536,10 @@ void unwind_deferred_exec(void)
 /**
  * unwind_deferred_confirm - the user registers are about to be changed
  *
- * What an NMI has requested a moment ago is compared with the registers when it is handed
- * out. Behind a change it would be taken for one of another kernel entry. Called between
- * code of uprobes that runs long and such a change.
+ * A stack that an NMI has requested is compared with the user registers when it is handed
+ * out. After a change of the registers it would seem to be of another kernel entry, and
+ * would be missing. Handlers of uprobes run long enough to be sampled often, so uprobes
+ * call this between their handlers and such a change.
  *
  * Context: Task context.
  */
@@ -548,7 +573,7 @@ static void buffers_free(struct unwind_buffers *space)
 	kvfree(space);
 }
 
-/* Have space for @max entries at least. */
+/* Make room for at least @max entries. */
 static int buffers_grow(unsigned int max)
 {
 	struct unwind_buffers *old, *new;
@@ -599,7 +624,7 @@ int unwind_deferred_init(struct unwind_work *work, unwind_callback_t func,
 
 	work->func = func;
 	work->max = max;
-	/* A request may come before. */
+	/* A request may come before it is registered, and gets -EINVAL. */
 	WRITE_ONCE(work->bit, -1);
 	if (!max || max > UNWIND_USER_MAX_ENTRIES)
 		return -EINVAL;
@@ -614,7 +639,7 @@ int unwind_deferred_init(struct unwind_work *work, unwind_callback_t func,
 		return err;
 	__set_bit(bit, &clients_used);
 
-	/* Before the first request: the hook of the switch finds what is pending. */
+	/* Before requests are accepted: the hook of the switch has to see them. */
 	static_branch_inc(&unwind_deferred_key);
 	rcu_assign_pointer(clients[bit], work);
 	/* Pairs with the smp_load_acquire() in unwind_deferred_request_irqsoff(). */
@@ -634,8 +659,11 @@ static void forget_client(void *bit)
  * @work:	the client; may be freed when this returns
  *
  * No callback runs when this returns, and none will. Stacks that are pending are
- * not handed out. A task that sleeps in a page fault of its walk remembers the client's
- * bit, and the next owner of the bit may get a stack with a cookie that it does not know.
+ * not handed out.
+ *
+ * A task that sleeps in a page fault of its walk keeps the client's bit. If another client
+ * has got that bit when the walk ends, its callback runs with a cookie that it does not
+ * know, and has to ignore it.
  *
  * Context: Task context, may sleep. Waits for a grace period and interrupts each CPU.
  */
@@ -656,14 +684,14 @@ void unwind_deferred_cancel(struct unwind_work *work)
 					    lockdep_is_held(&clients_mutex));
 
 	/*
-	 * Requests and callbacks have interrupts off or are in NMI, walks have preemption
-	 * off: when this returns there are none of this client any more, and none that
-	 * uses @space.
+	 * Requests and callbacks run with interrupts off or in an NMI, walks with preemption
+	 * off. So when this returns, no request and no callback of this client is under
+	 * way, and no walk uses @space.
 	 */
 	synchronize_rcu();
 	buffers_free(space);
 
-	/* Only a task that runs has a bit set, and only its own CPU may clear it. */
+	/* Only a task on a CPU has pending bits, and only its CPU may clear them. */
 	on_each_cpu(forget_client, (void *)bit, true);
 	__clear_bit(bit, &clients_used);
 	static_branch_dec(&unwind_deferred_key);

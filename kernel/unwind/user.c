@@ -2,20 +2,18 @@
 /*
  * Walk the user stack of the current task.
  *
- * A walk never faults, so it runs in any context. It tells the address of the word
- * that it could not read; unwind_user_bring() brings that page where a fault may sleep,
- * and the walk begins anew.
+ * A walk never faults, so it runs in any context. It returns the address of a word that
+ * it could not read. In a context that may sleep unwind_user_bring() then brings that
+ * page, and the walk starts again.
  *
- * A stack is walked by methods. They stand in an array, the most trusted one
- * first, and each frame is offered to them in that order; the first that knows
- * how to step takes it. A method is asked for several frames at once, and takes
- * as many as it can, unless a more trusted one stands before it, which has to
- * be asked for each. Today there is one method, frame pointers, so a whole
+ * A stack is walked by methods. They stand in an array, the most trusted one first. For
+ * each frame they are asked in that order, and the first that can step takes it. The
+ * first method may take several frames at once; a later one takes one frame, and then
+ * the first one is asked again. Today there is one method, frame pointers, so a whole
  * stack is one call, inside of one user access window.
  *
- * User memory is not to be trusted. A walk ends because each record has to lie
- * above the one before; it stops at the first thing that a chain of frame
- * records cannot contain.
+ * User memory is not to be trusted. Each frame record has to lie above the one before,
+ * so a walk always ends. It stops at the first record that cannot be part of a chain.
  */
 #include <linux/bitops.h>
 #include <linux/fs.h>
@@ -39,11 +37,14 @@
 #include "user.h"
 
 /*
- * A fault may never complete, as on a device that user space serves. It ends when
- * the task is killed, but a task that is dying cannot be killed again: prepare_signal()
- * drops signals for a process that exits, and nobody wakes a thread behind
- * exit_signals(). During an execve() others may wait for cred_guard_mutex, and the
- * execve() waits for the other threads.
+ * A fault may never complete, on a dead device for instance. Then it ends when the task
+ * is killed. No fault is allowed where that does not work, or where others wait:
+ *
+ *  - A task that is dying cannot be killed again. prepare_signal() drops signals for
+ *    a process that exits, and signals do not wake a thread after exit_signals().
+ *
+ *  - During an execve() the task holds cred_guard_mutex, which others may wait for. The
+ *    execve() itself waits for the other threads.
  */
 static bool user_fault_allowed(void)
 {
@@ -54,10 +55,10 @@ static bool user_fault_allowed(void)
 }
 
 /*
- * Does user space bring the pages of this mapping, by userfaultfd or FUSE? The task
- * itself may be the server, and would wait for itself. Nor does a signal always end the
- * wait for a page of FUSE. With overlayfs or FUSE passthrough vm_file is the backing
- * file, and that one counts.
+ * Does user space bring the pages of this mapping, by userfaultfd or FUSE? Then the task
+ * itself may be the server, and would wait for itself. Also, a signal does not always end
+ * the wait for a page of FUSE. With overlayfs or FUSE passthrough vm_file is the backing
+ * file, and it is the one that counts.
  */
 static bool user_serves(struct vm_area_struct *vma)
 {
@@ -66,7 +67,7 @@ static bool user_serves(struct vm_area_struct *vma)
 		file_inode(vma->vm_file)->i_sb->s_magic == FUSE_SUPER_MAGIC);
 }
 
-/* Below a stack the fault would make it grow, and what was never there is no frame. */
+/* Only in a mapping: a fault right below a stack would make the stack grow. */
 static bool user_may_be_brought(unsigned long addr)
 {
 	struct mm_struct *mm = current->mm;
@@ -85,9 +86,11 @@ static bool user_may_be_brought(unsigned long addr)
  * unwind_user_bring - bring a page that ended a walk
  * @addr:	&unwind_stacktrace.absent of that walk
  *
- * Context: Task context, may sleep, and take mmap_lock for reading. Ends when the task
- * is killed. Pages that userfaultfd or FUSE would bring are not brought, and nothing is
- * for a task that is dying or in an execve().
+ * Pages that userfaultfd or FUSE would bring are not brought. A task that is dying or in
+ * an execve() brings none.
+ *
+ * Context: Task context. May sleep, and take mmap_lock for reading. Ends when the task
+ * is killed.
  * Return: whether the page is there now, so that another walk may come further.
  */
 bool unwind_user_bring(unsigned long addr)
@@ -101,9 +104,7 @@ bool unwind_user_bring(unsigned long addr)
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_user_bring);
 
-/*
- * Read a word outside of the window. False: it is not there, or not to be read.
- */
+/* Read a word outside of the window. False: it cannot be read without a fault. */
 static bool read_word(struct unwind_user_state *state, unsigned long addr, u64 *word)
 {
 	u32 low;
@@ -124,8 +125,8 @@ absent:
 }
 
 /*
- * The record below @state->cfa read as a return address of 0: the end of the chain,
- * unless one of its words could not be read.
+ * The return address of the record below @state->cfa was read as 0. Either this is the
+ * end of the chain, or a word of the record could not be read: find out.
  */
 static noinline void fp_find_absent(struct unwind_user_state *state)
 {
@@ -137,9 +138,9 @@ static noinline void fp_find_absent(struct unwind_user_state *state)
 }
 
 /*
- * Where frame pointers are followed addresses are counted in words and turned to the
- * right, so that one that is not aligned is too large, as well as one that is not in user
- * space.
+ * Addresses while frame pointers are followed, except @ra: in words, by a rotation to the
+ * right. The low bits of an address that is not aligned become the highest bits. So one
+ * comparison with a limit finds addresses that are not aligned or not in user space.
  */
 struct fp_walk {
 	unsigned long	fp;
@@ -157,12 +158,12 @@ static __always_inline unsigned long fp_to_bytes(unsigned long words, const unsi
 	return word == 8 ? rol64(words, 3) : rol32(words, 2);
 }
 
-/* Take one frame. False: there is no frame record, and @walk->fp is not to be used. */
+/* Take one frame. False: there is no frame record, and @walk->fp is of no use. */
 static __always_inline bool fp_step(const struct unwind_user_state *state,
 				    struct fp_walk *walk, unsigned long *entry,
 				    unsigned long limit, const unsigned int word)
 {
-	/* Above what is walked already. */
+	/* The record has to be above the frames that were walked. */
 	walk->fp = arch_unwind_user_index(walk->fp, limit);
 	if (unlikely(walk->fp < walk->cfa))
 		return false;
@@ -183,7 +184,7 @@ static __always_inline bool fp_step(const struct unwind_user_state *state,
 
 /*
  * Follow frame records. One copy is compiled for each word size, so that the 64-bit loop
- * knows nothing of segments. Two frames a round: it takes 13 instructions a frame.
+ * knows nothing of segments. It takes two frames a round, and 13 instructions a frame.
  */
 static __always_inline unsigned int
 fp_walk_word(struct unwind_user_state *to, unsigned long *entries,
@@ -216,7 +217,7 @@ fp_walk_word(struct unwind_user_state *to, unsigned long *entries,
 			goto out;
 		}
 	}
-	/* Or else the compiler keeps both forms in the loop. */
+	/* Or else the compiler keeps @walk.fp in words and in bytes inside of the loop. */
 	OPTIMIZER_HIDE_VAR(walk.fp);
 	to->fp = fp_to_bytes(walk.fp, word);
 out:
@@ -245,8 +246,8 @@ static unsigned int fp_walk(struct unwind_user_state *state,
 }
 
 /*
- * A method steps over at most @max frames, stores their return addresses and
- * returns their number; 0 when it cannot step from here.
+ * A method steps over at most @max frames and stores their return addresses. It returns
+ * the number of frames, 0 if it cannot step from here.
  */
 typedef unsigned int (*unwind_user_method_t)(struct unwind_user_state *state,
 					     unsigned long *entries,
@@ -276,8 +277,8 @@ static unsigned int unwind_user_walk(struct unwind_user_state *state,
 }
 
 /*
- * At a function's first instruction no frame record has been made yet: the
- * return address is the word that the call pushed.
+ * At its first instruction a function has not made a frame record yet. The return address
+ * is on top of the stack, where the call pushed it.
  */
 static unsigned int unwind_user_entry_frame(struct unwind_user_state *state,
 					    unsigned long *entry)
@@ -297,7 +298,7 @@ static unsigned int unwind_user_entry_frame(struct unwind_user_state *state,
 }
 
 #ifdef CONFIG_UPROBES
-/* What stands for the trampoline in @slot. */
+/* The return address that the @trampoline in @slot has replaced. */
 static unsigned long real_return(unsigned long trampoline, unsigned long slot,
 				 bool returned)
 {
@@ -313,7 +314,10 @@ static unsigned long real_return(unsigned long trampoline, unsigned long slot,
 	return real;
 }
 
-/* The walk once more, a frame at a time: this is where the return addresses were. */
+/*
+ * Walk once more, a frame at a time, as this tells the place of each return address.
+ * Replace those that are the trampoline's.
+ */
 static noinline void undo_uretprobes(struct unwind_stacktrace *trace,
 				     const struct unwind_user_regs *regs,
 				     unsigned long trampoline)
@@ -330,7 +334,7 @@ static noinline void undo_uretprobes(struct unwind_stacktrace *trace,
 	for (i = 1; i < trace->nr; i++) {
 		if (!(i == 1 && regs->at_entry ? unwind_user_entry_frame(&state, &entry) :
 						 unwind_user_walk(&state, &entry, 1))) {
-			/* Another thread has changed it. */
+			/* Another thread has changed the stack since the first walk. */
 			trace->nr = i;
 			break;
 		}
@@ -340,7 +344,7 @@ static noinline void undo_uretprobes(struct unwind_stacktrace *trace,
 }
 #endif
 
-/* Have the trace the return addresses that pending uretprobes have replaced. */
+/* Put back the return addresses that pending uretprobes have replaced. */
 static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace,
 					const struct unwind_user_regs *regs)
 {
@@ -363,14 +367,14 @@ static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace,
 
 /**
  * unwind_user_regs - walk the current task's user stack from given registers
- * @trace:	@trace->entries has room for @max entries; the other members are set
+ * @trace:	@trace->entries has room for @max entries. The other members are set.
  * @regs:	where to start
  * @max:	the most entries to store, 0 to UNWIND_USER_MAX_ENTRIES
  *
- * The first entry is @regs->ip, whatever it is; the others are return
- * addresses in user space. The walk ends where the chain of frame records does,
- * or where it stops being one: a record below the frame before, not aligned, not
- * readable, or with a return address that is no user address.
+ * The first entry is @regs->ip, whatever it is. The others are return addresses in user
+ * space. The walk ends with the chain of frame records. It also ends at a record that is
+ * below the frame before, is not aligned, cannot be read, or has a return address that
+ * is no user address.
  *
  * Context: Any in which the current task's mm is loaded (nmi_uaccess_okay()), NMI
  * included. Does not fault.
@@ -387,7 +391,7 @@ void unwind_user_regs(struct unwind_stacktrace *trace,
 		return;
 
 	trace->entries[trace->nr++] = user_first_entry(&state, regs);
-	/* Without the caller the rest would be a wrong stack. */
+	/* If the caller is not found the walk ends: the frame record is the caller's. */
 	if (unlikely(regs->at_entry) && max > 1 &&
 	    !unwind_user_entry_frame(&state, &trace->entries[trace->nr++]))
 		trace->nr--;
@@ -402,7 +406,7 @@ EXPORT_SYMBOL_IF_KUNIT(unwind_user_regs);
 
 /**
  * unwind_user - walk the current task's user stack
- * @trace:	@trace->entries has room for @max entries; the other members are set
+ * @trace:	@trace->entries has room for @max entries. The other members are set.
  * @max:	the most entries to store, 1 to UNWIND_USER_MAX_ENTRIES
  *
  * Brings the pages that are not present, UNWIND_USER_MAX_PAGES at most.

@@ -11,7 +11,7 @@
 /**
  * struct unwind_user_state - where a walk has come to
  * @fp:		frame pointer: address of the next frame record, if there is one
- * @cfa:	everything below belongs to frames already walked
+ * @cfa:	the stack below this address belongs to frames that were walked
  * @text:	size of what may hold code, from FIRST_TEXT on
  * @cs_base:	added to 32-bit code addresses
  * @ss_base:	added to 32-bit stack addresses
@@ -34,21 +34,21 @@ struct unwind_user_state {
 /* The page of NULL pointers holds no code. */
 #define FIRST_TEXT	PAGE_SIZE
 
-/* A return address is in user space. */
+/* Can @addr be a return address: is it in user space, above the first page? */
 static __always_inline bool
 user_text_address(const struct unwind_user_state *state, unsigned long addr)
 {
 	return addr - FIRST_TEXT < state->text;
 }
 
-/* A 32-bit return address as it is read; 0 ends a chain and is none of a segment. */
+/* @ra is as read, relative to the code segment. 0 ends a chain, and stays 0. */
 static __always_inline unsigned long
 user_return_address(const struct unwind_user_state *state, u32 ra)
 {
 	return ra ? (u32)(ra + state->cs_base) : 0;
 }
 
-/* The entry of a trace for where user space was left. */
+/* The first entry of a trace: the instruction at which the task left user space. */
 static __always_inline unsigned long
 user_first_entry(const struct unwind_user_state *state,
 		 const struct unwind_user_regs *regs)
@@ -56,7 +56,7 @@ user_first_entry(const struct unwind_user_state *state,
 	return likely(regs->word == 8) ? regs->ip : (u32)(regs->ip + state->cs_base);
 }
 
-/* Begin a walk at @regs. False: that is no stack that can be walked. */
+/* Begin a walk at @regs. False: this stack cannot be walked. */
 static __always_inline bool
 unwind_user_start(struct unwind_user_state *state,
 		  const struct unwind_user_regs *regs)
@@ -77,16 +77,19 @@ unwind_user_start(struct unwind_user_state *state,
 }
 
 /*
- * A uretprobe has put the address of its trampoline where the return address was, at
- * ri->stack. Is @stack more likely than @best to be that place, for a trampoline that
- * was found in @slot? A frame that is aligned (by gcc, with a register for its
- * arguments) has its return address once more below that place, hence the next one
- * above. Not by their order: one that longjmp() has left behind is there until the
- * next probe is hit, and what was called by a jump has the place of what jumped.
+ * A uretprobe keeps the place of the return address that it has replaced by the address
+ * of its trampoline: ri->stack. A walk has found that address in @slot. Is @stack, of one
+ * uretprobe, a better match than @best, of another?
  *
- * Where the function has @returned and the trampoline has not trapped yet, it is
- * the next one below @slot, the stack pointer. @best is ULONG_MAX at first, and 0
- * where it has @returned.
+ * The match is the nearest place at @slot or above. Above, because gcc copies the
+ * return address downwards in a function that aligns its stack. The order of the list is
+ * of no use: functions that longjmp() has left stay in it until the next probe is hit,
+ * and a function that was called by a jump has the same place as the one that jumped.
+ *
+ * If the function has @returned and the trampoline has not trapped yet, @slot is the
+ * stack pointer, and the match is the nearest place below it.
+ *
+ * Start with a @best of ULONG_MAX, or of 0 with @returned.
  */
 static inline bool unwind_user_is_slot(unsigned long slot, bool returned,
 				       unsigned long stack, unsigned long best)

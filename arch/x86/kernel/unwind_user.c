@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Where the segments of 32-bit code start, for a walk of its stack.
+ * The bases of the segments of 32-bit code, for a walk of its stack.
  */
 #include <linux/irqflags.h>
 #include <linux/mmu_context.h>
@@ -24,8 +24,9 @@ static const struct desc_struct *user_descriptor(unsigned int selector)
 		struct ldt_struct *ldt;
 
 		/*
-		 * An LDT is freed when all CPUs that have its mm loaded have been
-		 * interrupted. This one may be in the middle of a switch.
+		 * An LDT is freed after an interrupt of all CPUs that have its mm
+		 * loaded. If this CPU is in the middle of a switch of the mm, it
+		 * may not be one of them.
 		 */
 		if (!nmi_uaccess_okay())
 			return NULL;
@@ -37,32 +38,35 @@ static const struct desc_struct *user_descriptor(unsigned int selector)
 		return NULL;
 	}
 
-	/* In the middle of a switch the GDT may have those of the next task. */
+	/* Not from the GDT: in the middle of a switch it may hold the next task's. */
 	if (idx >= GDT_ENTRY_TLS_MIN && idx <= GDT_ENTRY_TLS_MAX)
 		return &current->thread.tls_array[idx - GDT_ENTRY_TLS_MIN];
 
 	return idx < GDT_ENTRIES ? get_current_gdt_rw() + idx : NULL;
 }
 
-/* A tracer may have named a system segment, whose base is a kernel address. */
+/*
+ * A segment of code or data that is present. A tracer may have put a system segment into a
+ * register, and its base is a kernel address.
+ */
 static bool segment_is_there(const struct desc_struct *desc)
 {
 	return desc && desc->p && desc->s;
 }
 
 /**
- * arch_unwind_user_segments - note where the segments of 32-bit code start
- * @dst:	what is set is cs_base, ss_base and word
+ * arch_unwind_user_segments - note the bases of the segments of 32-bit code
+ * @dst:	cs_base, ss_base and word are set
  * @regs:	the current task's user registers, not those of 64-bit code
  *
- * Read when the stack is asked for: a segment register keeps the base that it was
- * loaded with (SDM volume 3, 3.4.3), and the task, another of its threads or a tracer
- * may write others to the tables before the walk.
+ * The bases are noted when the stack is requested. A segment register keeps the base that
+ * it was loaded with (SDM volume 3, 3.4.3), while the task, another of its threads or a
+ * tracer may change the descriptor tables before the walk.
  *
- * @dst->word is 4, or 0 where the code segment is none of 32-bit code, so that the
- * size of its stack words is not known. That is said by its descriptor's D flag (SDM
- * volume 3, 3.4.5). It is 0, too, where the task's LDT cannot be read, as another mm is
- * loaded: nmi_uaccess_okay() is false then.
+ * @dst->word is set to 4. It is set to 0 if the code segment is not one of 32-bit code,
+ * as its descriptor's D flag tells (SDM volume 3, 3.4.5): then the size of a stack word is
+ * not known. It is set to 0 as well if the task's LDT cannot be read because another mm
+ * is loaded (nmi_uaccess_okay() is false).
  *
  * Context: Any, NMI included.
  */

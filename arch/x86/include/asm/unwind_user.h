@@ -23,7 +23,7 @@
  */
 #define ARCH_UNWIND_USER_RECORD_WORDS	2
 
-/* Without a uprobe that has been hit there is nothing to look at. */
+/* A task that has not hit a uprobe has no utask, and nothing has to be looked up. */
 static __always_inline bool arch_unwind_user_at_entry(struct pt_regs *regs)
 {
 #ifdef CONFIG_UPROBES
@@ -59,9 +59,9 @@ arch_unwind_user_place(struct unwind_user_regs *dst, const struct pt_regs *regs)
  * @dst:	filled in
  * @regs:	the user registers of the current task
  *
- * @dst->word is 0 for a stack that cannot be walked: vm86 mode, registers that
- * are not of user mode, 32-bit code in a kernel without it, or with segments that
- * arch_unwind_user_segments() cannot tell.
+ * @dst->word is 0 for a stack that cannot be walked: in vm86 mode, for registers that are
+ * not of user mode, for 32-bit code in a kernel without IA32_EMULATION, and where
+ * arch_unwind_user_segments() does not know the segments.
  *
  * Context: Any, NMI included.
  */
@@ -86,13 +86,20 @@ arch_unwind_user_regs(struct unwind_user_regs *dst, const struct pt_regs *regs)
 }
 
 /*
- * The user access window. What is read in it went through arch_unwind_user_index(), so
- * that the window needs no range check and no speculation barrier of its own.
+ * The user access window. Every address that is read in it comes from
+ * arch_unwind_user_index(), so the window needs no range check and no speculation barrier
+ * of its own.
  */
 #define arch_unwind_user_begin()	__uaccess_begin()
 #define arch_unwind_user_end()		__uaccess_end()
 
-/* @index, or 0 if it is above @limit, also when the CPU speculates. */
+/**
+ * arch_unwind_user_index - bound an index, also when the CPU speculates
+ * @index:	an address in words
+ * @limit:	the largest one that is allowed
+ *
+ * Return: @index, or 0 if it is above @limit.
+ */
 static __always_inline unsigned long
 arch_unwind_user_index(unsigned long index, unsigned long limit)
 {
@@ -109,10 +116,11 @@ arch_unwind_user_index(unsigned long index, unsigned long limit)
 
 /**
  * arch_unwind_user_record - read a frame record inside the window
- * @fp:		its address in words; set to the caller's frame pointer, in bytes
- * @word:	size of its words, a compile-time constant
+ * @fp:		address of the record, in words. Set to the caller's frame pointer, in
+ *		bytes.
+ * @word:	size of a stack word in bytes, a compile-time constant
  *
- * Return: the return address, 0 where the record cannot be read.
+ * Return: the return address, 0 if the record cannot be read.
  */
 static __always_inline unsigned long
 arch_unwind_user_record(unsigned long *fp, const unsigned int word)
@@ -120,10 +128,9 @@ arch_unwind_user_record(unsigned long *fp, const unsigned int word)
 	unsigned long ra;
 
 	/*
-	 * unsafe_get_user() tests an error code after each load where the
-	 * compiler lacks asm goto with outputs, and two words would take twice
-	 * that. Here a fault clears the return address instead, which the
-	 * caller looks at anyway.
+	 * unsafe_get_user() tests an error code after each load if the compiler has
+	 * no asm goto with outputs. Here a fault clears the return address instead,
+	 * which the caller tests anyway.
 	 */
 	if (word == 8)
 		asm volatile("1:	movq	8(,%[fp],8), %[ra]\n"
@@ -146,13 +153,17 @@ arch_unwind_user_record(unsigned long *fp, const unsigned int word)
 	return ra;
 }
 
-/*
- * The mark of a kernel entry: its user stack has been handed out (or there is none, in
- * an execve()). Every return to user space clears it. With COMPAT that costs nothing:
- * arch_exit_to_user_mode_prepare() clears TS_COMPAT with the same instruction.
+/**
+ * arch_unwind_entry_mark - note that this kernel entry has handed out its user stack
  *
- * An interrupt may set the mark in the middle of a change of another flag of
- * thread_info::status. Such a change is one instruction, so neither is lost.
+ * Or that it has none, in an execve(). Every return to user space clears the mark. With
+ * COMPAT that costs nothing: arch_exit_to_user_mode_prepare() clears TS_COMPAT with the
+ * same instruction.
+ *
+ * An interrupt may set the mark while the task changes another flag of
+ * thread_info::status. The task does so with one instruction, so no change is lost.
+ *
+ * Context: Any but NMI.
  */
 static __always_inline void arch_unwind_entry_mark(void)
 {
@@ -161,12 +172,13 @@ static __always_inline void arch_unwind_entry_mark(void)
 		     : [mark] "i" (TS_UNWIND));
 }
 
+/* Is the mark of this kernel entry set? */
 static __always_inline bool arch_unwind_entry_marked(void)
 {
 	return READ_ONCE(current_thread_info()->status) & TS_UNWIND;
 }
 
-/* @task is new, and has not run yet. */
+/* Clear the mark of @task, which is new and has not run: it is a copy of its parent. */
 static inline void arch_unwind_entry_unmark(struct task_struct *task)
 {
 	task_thread_info(task)->status &= ~TS_UNWIND;
