@@ -36,7 +36,6 @@
 #define UIP	0x400000ULL
 #define MAX_IPS	16
 #define MAX_SEEN 64
-#define MAX_ROUNDS 16
 
 #define SAMPLE_TYPE (PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | \
 		     PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_ID)
@@ -50,8 +49,6 @@ struct gen {
 	/* to be read without the ordered queue */
 	bool	unordered;
 	u16	max_stack;
-	/* after each sample, how much of a file is mapped; NULL: as the reader does it */
-	const u64 *mapped;
 	/* how many of them have an event, and whose event is to be written: 0 is the host */
 	int	machines;
 	int	machine;
@@ -73,9 +70,8 @@ struct reader_tool {
 	const struct gen	*gen;
 	struct seen		seen[MAX_SEEN];
 	int			nr;
-	/* how many samples it had seen after each round */
-	int			after[MAX_ROUNDS];
-	int			rounds;
+	/* how many events had been read when it saw the first one */
+	int			read_first;
 	struct events_stats	stats;
 };
 
@@ -338,21 +334,6 @@ static void gen_finish(struct gen *gen)
 	gen->len = end;
 }
 
-static void map_part(struct reader_tool *rt, u64 len)
-{
-	static char part[sizeof(rt->gen->buf)];
-	struct callchain_defer_window win = {
-		.fd   = perf_data__fd(rt->session->data),
-		.addr = part,
-		.len  = len,
-	};
-
-	/* What is behind it is something else. */
-	memset(part, 0xff, sizeof(part));
-	memcpy(part, rt->gen->buf, len);
-	callchain_defer__set_window(perf_session__callchain_defer(rt->session), &win);
-}
-
 static int read_sample(const struct perf_tool *tool, union perf_event *event __maybe_unused,
 		       struct perf_sample *sample, struct evsel *evsel __maybe_unused,
 		       struct machine *machine)
@@ -373,21 +354,10 @@ static int read_sample(const struct perf_tool *tool, union perf_event *event __m
 	if (seen->nr)
 		seen->last = sample->callchain->ips[seen->nr - 1];
 	thread__put(thread);
-	if (rt->gen->mapped)
-		map_part(rt, rt->gen->mapped[rt->nr]);
+	if (!rt->nr)
+		rt->read_first = rt->session->evlist->stats.nr_events[0];
 	rt->nr++;
 	return 0;
-}
-
-static int read_round(const struct perf_tool *tool, union perf_event *event,
-		      struct ordered_events *oe)
-{
-	struct reader_tool *rt = container_of(tool, struct reader_tool, tool);
-	int err = perf_event__process_finished_round(tool, event, oe);
-
-	if (rt->rounds < MAX_ROUNDS)
-		rt->after[rt->rounds++] = rt->nr;
-	return err;
 }
 
 /* Write it to a file, read it back */
@@ -417,7 +387,7 @@ static int read_back(struct gen *gen, struct reader_tool *rt, bool no_merge)
 	rt->tool.comm = perf_event__process_comm;
 	rt->tool.attr = perf_event__process_attr;
 	rt->tool.id_index = perf_event__process_id_index;
-	rt->tool.finished_round = read_round;
+	rt->tool.finished_round = perf_event__process_finished_round;
 	rt->tool.ordering_requires_timestamps = true;
 	rt->tool.no_merge_callchains = no_merge;
 	rt->tool.no_warn = true;
@@ -475,7 +445,8 @@ static bool merged(int i, u64 time, u32 tid, u64 base, u64 nr)
 
 	if (seen->time != time || seen->tid != tid || seen->nr != 4 + nr ||
 	    seen->ips[0] != PERF_CONTEXT_KERNEL || seen->ips[1] != KIP ||
-	    seen->ips[2] != KIP + 16 || seen->ips[3] != PERF_CONTEXT_USER_DEFERRED) {
+	    seen->ips[2] != KIP + 16 ||
+	    seen->ips[3] != (nr ? PERF_CONTEXT_USER : PERF_CONTEXT_USER_DEFERRED)) {
 		pr_debug("sample %d: time %llu tid %u nr %llu\n", i,
 			 (unsigned long long)seen->time, seen->tid,
 			 (unsigned long long)seen->nr);
@@ -568,7 +539,6 @@ static int merge(void)
 	TEST_ASSERT_VAL("record first", merged(3, 30, PID + 1, UIP + 0x2000, 2));
 	TEST_ASSERT_EQUAL("deferred", (int)rt.stats.nr_deferred_samples, 4);
 	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 0);
-	TEST_ASSERT_EQUAL("unused", (int)rt.stats.nr_deferred_unused, 0);
 	return 0;
 }
 
@@ -664,7 +634,7 @@ static int test__order(struct test_suite *test __maybe_unused, int subtest __may
 /*
  * A task is sampled once more after its stack was walked, before it leaves the
  * kernel: at once, or when it was stopped there for a minute, while the queue
- * went on. The record that was for nobody is not counted before that.
+ * went on.
  */
 static int late(void)
 {
@@ -693,17 +663,9 @@ static int late(void)
 	put_sample(&gen, PID + 1, minute + 5, 8);
 	put_sample(&gen, PID + 2, minute + 6, 6);
 	put_round(&gen);
-	/* Two entries that end at the same time, the later one on a CPU that is read first */
-	put_sample(&gen, PID + 3, minute + 20, 12);
-	put_record(&gen, PID + 3, minute + 20, 12, UIP + 0x2000, 5, 0, 0);
-	put_sample(&gen, PID + 3, minute + 12, 11);
-	put_record(&gen, PID + 3, minute + 20, 11, UIP + 0x3000, 6, 0, 0);
-	put_round(&gen);
-	put_sample(&gen, PID + 3, minute + 30, 12);
-	put_round(&gen);
 
 	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
-	TEST_ASSERT_EQUAL("samples", rt.nr, 14);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 11);
 	TEST_ASSERT_VAL("before", merged(0, 10, PID + 1, UIP, 3));
 	TEST_ASSERT_VAL("just after", merged(1, 21, PID + 1, UIP, 3));
 	TEST_ASSERT_VAL("not sampled before", merged(6, minute, PID + 2, UIP + 0x1000, 4));
@@ -711,12 +673,7 @@ static int late(void)
 	TEST_ASSERT_VAL("next entry", merged(8, minute + 2, PID + 1, UIP + 0x4000, 3));
 	TEST_ASSERT_VAL("after the next", merged(9, minute + 5, PID + 1, UIP + 0x4000, 3));
 	TEST_ASSERT_VAL("twice", merged(10, minute + 6, PID + 2, UIP + 0x1000, 4));
-	TEST_ASSERT_VAL("tie, earlier", merged(11, minute + 12, PID + 3, UIP + 0x3000, 6));
-	TEST_ASSERT_VAL("tie, later", merged(12, minute + 20, PID + 3, UIP + 0x2000, 5));
-	TEST_ASSERT_VAL("after a tie", merged(13, minute + 30, PID + 3, UIP + 0x2000, 5));
 	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 0);
-	TEST_ASSERT_EQUAL("unused", (int)rt.stats.nr_deferred_unused, 2);
-	TEST_ASSERT_EQUAL("duplicate", (int)rt.stats.nr_deferred_duplicate, 1);
 	return 0;
 }
 
@@ -755,84 +712,12 @@ static int loss(void)
 	TEST_ASSERT_VAL("first frame", rt.seen[5].ips[1] == UIP);
 	TEST_ASSERT_EQUAL("deferred", (int)rt.stats.nr_deferred_samples, 6);
 	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 4);
-	TEST_ASSERT_EQUAL("unused", (int)rt.stats.nr_deferred_unused, 2);
 	return 0;
 }
 
 static int test__loss(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	return read_all_inputs(loss);
-}
-
-/*
- * Lost records of tasks that go on hold up nobody for longer than to the round after
- * the next, and that only when they are of the last kernel entry in their round.
- */
-static int busy(void)
-{
-	int i, n = 0, lost = 0;
-
-	for (i = 0; i < MAX_ROUNDS; i++) {
-		for (; n < 3 * (i + 1); n++) {
-			put_sample(&gen, PID + 1, 10 * n + 10, 5 + n);
-			if (n % 5)
-				put_record(&gen, PID + 1, 10 * n + 11, 5 + n, UIP, 3, 0, 0);
-			else
-				lost++;
-		}
-		put_sample(&gen, PID + 2, 10 * n + 2, 5 + i);
-		if (i % 5)
-			put_record(&gen, PID + 2, 10 * n + 3, 5 + i, UIP, 3, 0, 0);
-		else
-			lost++;
-		put_round(&gen);
-	}
-	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
-	TEST_ASSERT_EQUAL("samples", rt.nr, 4 * MAX_ROUNDS);
-	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, lost);
-	TEST_ASSERT_EQUAL("rounds", rt.rounds, MAX_ROUNDS);
-	for (i = 0; i < MAX_ROUNDS; i++)
-		TEST_ASSERT_VAL("held up", rt.after[i] >= 4 * i - 2);
-	return 0;
-}
-
-static int test__busy(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
-{
-	return read_all_inputs(busy);
-}
-
-/*
- * A sample that has the registers of user mode and an immediate callchain: a page
- * fault of the kernel's or the tracepoint of a system call. The task may still be in the
- * kernel entry whose record is to come.
- */
-static int user_registers(void)
-{
-	const u64 ips[] = { PERF_CONTEXT_USER, UIP };
-	int i;
-
-	put_sample(&gen, PID + 1, 10, 5);
-	put_chain_at(&gen, PERF_RECORD_MISC_USER, UIP, PID + 1, 11, ips, ARRAY_SIZE(ips));
-	put_round(&gen);
-	for (i = 0; i < 4; i++) {
-		put_sample(&gen, PID + 2, 20 + 10 * i, 6 + i);
-		put_record(&gen, PID + 2, 21 + 10 * i, 6 + i, UIP, 3, 0, 0);
-		put_round(&gen);
-	}
-	put_record(&gen, PID + 1, 100, 5, UIP + 0x1000, 3, 0, 0);
-	put_round(&gen);
-	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
-	TEST_ASSERT_EQUAL("samples", rt.nr, 6);
-	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 0);
-	TEST_ASSERT_EQUAL("unused", (int)rt.stats.nr_deferred_unused, 0);
-	TEST_ASSERT_VAL("merged", merged(0, 10, PID + 1, UIP + 0x1000, 3));
-	return 0;
-}
-
-static int test__user_registers(struct test_suite *test __maybe_unused,
-				int subtest __maybe_unused)
-{
-	return read_all_inputs(user_registers);
 }
 
 /*
@@ -872,113 +757,135 @@ static int test__outside(struct test_suite *test __maybe_unused, int subtest __m
 	return read_all_inputs(outside);
 }
 
+/*
+ * The record of the first sample comes at the end of a file: it is delivered in time all
+ * the same, and when the second is due only what is needed has been read.
+ */
+static int ahead(void)
+{
+	int i;
+
+	put_comm(&gen, PID + 1, 1, "one");
+	put_sample(&gen, PID + 1, 10, 5);
+	put_round(&gen);
+	put_round(&gen);
+	for (i = 0; i < 20; i++) {
+		put_sample(&gen, PID + 2, 100 + 10 * i, 50 + i);
+		put_record(&gen, PID + 2, 101 + 10 * i, 50 + i, UIP + 0x1000 * i, 3, 0, 0);
+		put_round(&gen);
+	}
+	put_record(&gen, PID + 1, 400, 5, UIP, 4, 0, 0);
+	put_comm(&gen, PID + 1, 401, "one.new");
+	put_sample(&gen, PID + 1, 402, 6);		/* no record */
+	put_round(&gen);
+
+	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 22);
+	TEST_ASSERT_VAL("first", merged(0, 10, PID + 1, UIP, 4));
+	TEST_ASSERT_VAL("its comm", !strcmp(rt.seen[0].comm, "one"));
+	for (i = 0; i < 20; i++)
+		TEST_ASSERT_VAL("others", merged(i + 1, 100 + 10 * i, PID + 2,
+						 UIP + 0x1000 * i, 3));
+	TEST_ASSERT_VAL("last", merged(21, 402, PID + 1, 0, 0));
+	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 1);
+	if (!gen.pipe)
+		TEST_ASSERT_VAL("all of it was read first", rt.read_first < 10);
+	return 0;
+}
+
+static int test__ahead(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return read_all_inputs(ahead);
+}
+
 /* What perf top and perf trace have in place of a session */
 struct live {
 	struct evlist		*evlist;
 	struct callchain_defer	*cd;
 	int			nr;
+	int			merged;
 };
 
 static int live_deliver(struct ordered_events *oe, struct ordered_event *oevent)
 {
 	struct live *live = oe->data;
 	struct perf_sample sample;
+	int err = evlist__parse_sample(live->evlist, oevent->event, &sample) ?:
+		  callchain_defer__deliver(live->cd, oe, oevent->event, &sample);
 
-	if (callchain_defer__must_wait(live->cd, oe, oevent->event))
-		return ORDERED_EVENTS__HOLD;
-	if (oevent->event->header.type == PERF_RECORD_SAMPLE)
+	if (!err && oevent->event->header.type == PERF_RECORD_SAMPLE) {
 		live->nr++;
-	return evlist__parse_sample(live->evlist, oevent->event, &sample) ?:
-	       callchain_defer__deliver(live->cd, oevent->event, &sample, 0, NULL);
+		live->merged += sample.callchain->ips[3] == PERF_CONTEXT_USER;
+	}
+	return err;
 }
 
-static int live_queue(struct live *live, struct ordered_events *oe, size_t at, u64 time)
+static int live_queue(struct live *live, struct ordered_events *oe, u64 time)
 {
-	union perf_event *event = (void *)(gen.buf + at);
-	int err = ordered_events__queue(oe, event, callchain_defer__queue_time(event, time),
-					0, NULL);
+	union perf_event *event = (void *)gen.buf;
 
-	return err ?: callchain_defer__queued(live->cd, oe);
+	gen.len = 0;
+	if (event->header.type == PERF_RECORD_CALLCHAIN_DEFERRED &&
+	    callchain_defer__read(live->cd, event, /*copy=*/true, 0, NULL))
+		return -EINVAL;
+	return ordered_events__queue(oe, event, callchain_defer__queue_time(event, time), 0, NULL);
+}
+
+static int live_sample(struct live *live, struct ordered_events *oe, u32 tid, u64 time,
+		       u64 cookie)
+{
+	put_sample(&gen, tid, time, cookie);
+	return live_queue(live, oe, time);
+}
+
+static int live_record(struct live *live, struct ordered_events *oe, u32 tid, u64 time,
+		       u64 cookie)
+{
+	put_record(&gen, tid, time, cookie, UIP, 3, 0, 0);
+	return live_queue(live, oe, time);
 }
 
 /*
- * The same where the buffers are read in turns: what is flushed always ends before
- * the kernel entries that the tasks were seen in last.
+ * A sample waits for its record, and all behind it; the longer record of two that were
+ * read by then counts. One whose record does not come waits for a second of the events'
+ * time, or until the queue is full, and no longer.
  */
-static int live_turns(struct live *live, struct ordered_events *oe)
+static int read_live(struct live *live, struct ordered_events *oe)
 {
-	const int lag = 3, turns = 30, tasks = 5;
-	int i, j, lost = 0;
+	const u64 sec = 1000000000ULL;
 
-	gen.len = 0;
-	for (i = 0; i < turns; i++) {
-		for (j = 0; j < tasks; j++) {
-			u64 time = 100 * i + 10 * j + 10;
-			size_t at = gen.len;
+	TEST_ASSERT_EQUAL("sample", live_sample(live, oe, PID, 10, 5), 0);
+	TEST_ASSERT_EQUAL("other", live_sample(live, oe, PID + 1, 20, 5), 0);
+	TEST_ASSERT_EQUAL("its record", live_record(live, oe, PID + 1, 21, 5), 0);
+	TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, 30), 0);
+	TEST_ASSERT_EQUAL("held", live->nr, 0);
+	TEST_ASSERT_EQUAL("record", live_record(live, oe, PID, 22, 5), 0);
+	TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, 30), 0);
+	TEST_ASSERT_EQUAL("delivered", live->nr, 2);
+	TEST_ASSERT_EQUAL("merged", live->merged, 2);
 
-			put_sample(&gen, PID + j, time, 5 + i);
-			TEST_ASSERT_EQUAL("sample", live_queue(live, oe, at, time), 0);
-			if ((i + j) % 7 == 0) {
-				lost++;
-				continue;
-			}
-			at = gen.len;
-			put_record(&gen, PID + j, time + 1, 5 + i, UIP, 3, 0, 0);
-			TEST_ASSERT_EQUAL("record", live_queue(live, oe, at, time + 1), 0);
-		}
-		if (i < lag)
-			continue;
-		TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, 100 * (i - lag) + 99), 0);
-		TEST_ASSERT_VAL("held up", live->nr >= tasks * (i - 2 * lag));
-	}
-	TEST_ASSERT_EQUAL("final", ordered_events__flush(oe, OE_FLUSH__FINAL), 0);
-	TEST_ASSERT_EQUAL("all", live->nr, tasks * turns);
-	TEST_ASSERT_EQUAL("missing", (int)live->evlist->stats.nr_deferred_missing, lost);
+	TEST_ASSERT_EQUAL("lost", live_sample(live, oe, PID, 100, 6), 0);
+	TEST_ASSERT_EQUAL("in time", live_sample(live, oe, PID + 1, 100 + sec, 6), 0);
+	TEST_ASSERT_EQUAL("its record", live_record(live, oe, PID + 1, 99 + sec, 6), 0);
+	TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, 2 * sec), 0);
+	TEST_ASSERT_EQUAL("held", live->nr, 2);
+	TEST_ASSERT_EQUAL("late", live_record(live, oe, PID + 2, 101 + sec, 7), 0);
+	TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, 2 * sec), 0);
+	TEST_ASSERT_EQUAL("delivered", live->nr, 4);
+	TEST_ASSERT_EQUAL("merged", live->merged, 3);
+
+	TEST_ASSERT_EQUAL("lost", live_sample(live, oe, PID, 3 * sec, 7), 0);
+	TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, 4 * sec), 0);
+	TEST_ASSERT_EQUAL("held", live->nr, 4);
+	oe->cur_alloc_size += 513ULL << 20;
+	TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, 4 * sec), 0);
+	oe->cur_alloc_size -= 513ULL << 20;
+	TEST_ASSERT_EQUAL("delivered", live->nr, 5);
+	TEST_ASSERT_EQUAL("missing", (int)live->evlist->stats.nr_deferred_missing, 2);
 	return TEST_OK;
 }
 
-/*
- * A record that does not come: everything behind the sample is held, for the time and
- * in the bytes that it may be, and no longer.
- */
-static int live_bound(struct live *live, struct ordered_events *oe, u64 nsec, u64 bytes)
-{
-	bool held = true;
-	u64 time;
-	int nr;
-
-	oe->copy_on_queue = true;
-	callchain_defer__set_bounds(live->cd, nsec, bytes);
-	gen.len = 0;
-	put_sample(&gen, PID, 10, 5);
-	TEST_ASSERT_EQUAL("waits", live_queue(live, oe, 0, 10), 0);
-	for (nr = 1, time = 20; held; nr++, time += 10) {
-		gen.len = 0;
-		put_sample(&gen, PID + 1, time, 5 + nr);
-		TEST_ASSERT_EQUAL("sample", live_queue(live, oe, 0, time), 0);
-		gen.len = 0;
-		put_record(&gen, PID + 1, time + 1, 5 + nr, UIP, 3, 0, 0);
-		TEST_ASSERT_EQUAL("record", live_queue(live, oe, 0, time + 1), 0);
-		held = time + 1 - 10 <= nsec && oe->cur_alloc_size <= bytes;
-		TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, time + 1), 0);
-		TEST_ASSERT_EQUAL("delivered", live->nr, held ? 0 : nr + 1);
-	}
-	TEST_ASSERT_VAL("held at all", nr > 50);
-	TEST_ASSERT_EQUAL("missing", (int)live->evlist->stats.nr_deferred_missing, 1);
-	return TEST_OK;
-}
-
-static int live_seconds(struct live *live, struct ordered_events *oe)
-{
-	return live_bound(live, oe, 1000, CALLCHAIN_DEFER__PIPE_BYTES);
-}
-
-static int live_bytes(struct live *live, struct ordered_events *oe)
-{
-	return live_bound(live, oe, CALLCHAIN_DEFER__ANY_TIME, 1 << 20);
-}
-
-static int read_live(int (*test)(struct live *live, struct ordered_events *oe))
+static int test__live(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	struct perf_event_attr attr = {
 		.type		= PERF_TYPE_SOFTWARE,
@@ -998,24 +905,15 @@ static int read_live(int (*test)(struct live *live, struct ordered_events *oe))
 	live.cd = callchain_defer__new(live.evlist, &live.evlist->stats);
 	TEST_ASSERT_VAL("defer", live.cd);
 	ordered_events__init(&oe, live_deliver, &live);
+	ordered_events__set_copy_on_queue(&oe, true);
 	memset(&gen, 0, sizeof(gen));
 
-	err = test(&live, &oe);
+	err = read_live(&live, &oe);
 
 	ordered_events__free(&oe);
 	callchain_defer__delete(live.cd);
 	evlist__delete(live.evlist);
 	return err;
-}
-
-static int test__live(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
-{
-	return read_live(live_turns);
-}
-
-static int test__bounds(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
-{
-	return read_live(live_seconds) ?: read_live(live_bytes);
 }
 
 static int malformed(void)
@@ -1067,58 +965,68 @@ static int test__malformed(struct test_suite *test __maybe_unused, int subtest _
 }
 
 /*
- * Several events may bring the same record. When they differ, the one after the
- * sample is its own: the kernel's counter came round.
+ * One cookie, several records: of a task that was sampled again in the same kernel entry, of
+ * one whose stack was cut short at a page that came later, of several events that get
+ * records. Of those read before the sample is delivered the longest counts.
  */
-static int duplicates(void)
+static int repeated(void)
 {
-	const u64 hour = 3600000000000ULL;
-	int i;
-
 	put_sample(&gen, PID + 1, 10, 5);
-	for (i = 0; i < 3; i++)
-		put_record(&gen, PID + 1, 20 + i, 5, UIP, 3, 0, 0);
-	put_round(&gen);
-	put_sample(&gen, PID + 1, hour, 5);
-	put_record(&gen, PID + 1, hour + 10, 5, UIP + 0x1000, 3, 0, 0);
-	put_round(&gen);
-	for (i = 0; i < 100; i++)
-		put_record(&gen, PID + 1, hour + 20 + i, 5, UIP + 0x10000 * (i + 1), 3, 0, 0);
+	put_record(&gen, PID + 1, 11, 5, UIP, 3, 0, 0);
+	put_record(&gen, PID + 1, 12, 5, UIP, 3, 0, 0);
+	put_sample(&gen, PID + 1, 20, 5);
+	put_record(&gen, PID + 1, 21, 5, UIP, 3, 0, 0);
+	put_sample(&gen, PID + 1, 30, 6);
+	put_record(&gen, PID + 1, 31, 6, UIP, 2, 0, 0);
+	put_record(&gen, PID + 1, 32, 6, UIP, 4, 0, 0);
+	put_sample(&gen, PID + 1, 40, 7);
+	put_record(&gen, PID + 1, 41, 7, UIP, 4, 0, 0);
+	put_record(&gen, PID + 1, 42, 7, UIP, 2, 0, 0);
+	put_sample(&gen, PID + 1, 50, 8);
+	put_record(&gen, PID + 1, 51, 8, UIP, 0, 0, 0);
+	put_sample(&gen, PID + 1, 52, 8);
+	put_record(&gen, PID + 1, 53, 8, UIP, 3, 0, 0);
 	put_round(&gen);
 
 	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
-	TEST_ASSERT_EQUAL("samples", rt.nr, 2);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 6);
 	TEST_ASSERT_VAL("first", merged(0, 10, PID + 1, UIP, 3));
-	TEST_ASSERT_VAL("an hour later", merged(1, hour, PID + 1, UIP + 0x1000, 3));
-	TEST_ASSERT_VAL("counted", rt.stats.nr_deferred_duplicate >= 2);
+	TEST_ASSERT_VAL("sampled again", merged(1, 20, PID + 1, UIP, 3));
+	TEST_ASSERT_VAL("once more, whole", merged(2, 30, PID + 1, UIP, 4));
+	TEST_ASSERT_VAL("shorter", merged(3, 40, PID + 1, UIP, 4));
+	TEST_ASSERT_VAL("none at first", merged(4, 50, PID + 1, UIP, 3));
+	TEST_ASSERT_VAL("then one", merged(5, 52, PID + 1, UIP, 3));
+	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 0);
 	return 0;
 }
 
-static int test__duplicates(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+static int test__repeated(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
-	return read_all_inputs(duplicates);
+	return read_all_inputs(repeated);
 }
 
-/* Two kernel frames, so three or none of the five user frames */
-static int max_stack(void)
+/*
+ * The kernel has held the kernel's part and the user's against the limit, each alone: all
+ * frames of the user are shown, but for those that are for another event, which goes deeper.
+ */
+static int depth(void)
 {
-	u16 max = gen.max_stack;
+	u64 max = gen.max_stack ?: 150;
 
 	put_sample(&gen, PID + 1, 10, 5);
-	put_record(&gen, PID + 1, 20, 5, UIP, 5, 0, 0);
+	put_record(&gen, PID + 1, 20, 5, UIP, 150, 0, 0);
+	put_round(&gen);
 	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
 	TEST_ASSERT_EQUAL("samples", rt.nr, 1);
-	if (max > 2)
-		TEST_ASSERT_VAL("cut", merged(0, 10, PID + 1, UIP, max - 2));
-	else
-		TEST_ASSERT_EQUAL("no room", (int)rt.seen[0].nr, 3);
+	TEST_ASSERT_EQUAL("frames", (int)rt.seen[0].nr, (int)(4 + max));
+	TEST_ASSERT_VAL("outermost one", rt.seen[0].last == UIP + 16 * (max - 1));
 	TEST_ASSERT_EQUAL("not missing", (int)rt.stats.nr_deferred_missing, 0);
 	return 0;
 }
 
-static int test__max_stack(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+static int test__depth(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
-	static const u16 maxes[] = { 5, 3, 2, 1 };
+	static const u16 maxes[] = { 0, 150, 3 };
 	size_t i;
 	int j, err;
 
@@ -1130,84 +1038,12 @@ static int test__max_stack(struct test_suite *test __maybe_unused, int subtest _
 			gen.max_stack = maxes[i];
 			gen.machines = 1;
 			gen_start(&gen);
-			err = max_stack();
+			err = depth();
 			if (err)
 				return err;
 		}
 	}
 	return TEST_OK;
-}
-
-/*
- * Two kernel frames, and user callchains that go with them, are cut with them and were cut
- * by the kernel, if it cuts where it does by default, and one that says that it does not:
- * what is shown of each does not depend on the others, nor on when they are read.
- */
-static int no_max_stack(void)
-{
-	static const u64 depths[] = { 125, 126, PERF_MAX_STACK_DEPTH, 150, 126 };
-	static const u64 shown[] = { 125, 125, 125, 150, 125 };
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(depths); i++) {
-		put_sample(&gen, PID + 1, 100 * i + 10, 5 + i);
-		put_record(&gen, PID + 1, 100 * i + 20, 5 + i, UIP, depths[i], 0, 0);
-		put_round(&gen);
-	}
-	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
-	TEST_ASSERT_EQUAL("samples", rt.nr, (int)ARRAY_SIZE(depths));
-	for (i = 0; i < ARRAY_SIZE(depths); i++) {
-		TEST_ASSERT_EQUAL("frames", (int)rt.seen[i].nr, (int)(4 + shown[i]));
-		TEST_ASSERT_VAL("outermost one", rt.seen[i].last == UIP + 16 * (shown[i] - 1));
-	}
-	TEST_ASSERT_EQUAL("not missing", (int)rt.stats.nr_deferred_missing, 0);
-	return 0;
-}
-
-static int test__no_max_stack(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
-{
-	return read_all_inputs(no_max_stack);
-}
-
-/*
- * Where one mapping does not take the whole file, as in a process of 32 bits, a record may
- * go on behind it, begin there, or be of a part that was mapped before.
- */
-static int mappings(void)
-{
-	u64 mapped[4] = {};
-	size_t at;
-
-	gen.max_stack = 700;
-	gen.mapped = mapped;
-	gen_start(&gen);
-	put_sample(&gen, PID + 1, 10, 5);
-	put_record(&gen, PID + 1, 11, 5, UIP, 3, 0, 0);
-	put_sample(&gen, PID + 1, 20, 6);
-	mapped[0] = gen.len + 100 * sizeof(u64);
-	/* longer than what is read at once */
-	put_record(&gen, PID + 1, 21, 6, UIP + 0x10000, 600, 0, 0);
-	put_sample(&gen, PID + 1, 30, 7);
-	mapped[1] = gen.len + sizeof(u32);
-	put_record(&gen, PID + 1, 31, 7, UIP + 0x20000, 3, 0, 0);
-	at = gen.len;
-	put_sample(&gen, PID + 1, 40, 8);
-	put_record(&gen, PID + 1, 41, 8, UIP + 0x30000, 3, 0, 0);
-	mapped[2] = at;
-	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
-	TEST_ASSERT_EQUAL("samples", rt.nr, 4);
-	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 0);
-	TEST_ASSERT_VAL("all of it", merged(0, 10, PID + 1, UIP, 3));
-	TEST_ASSERT_EQUAL("goes on behind it", (int)rt.seen[1].nr, 604);
-	TEST_ASSERT_VAL("its end", rt.seen[1].last == UIP + 0x10000 + 16 * 599);
-	TEST_ASSERT_VAL("begins at its end", merged(2, 30, PID + 1, UIP + 0x20000, 3));
-	TEST_ASSERT_VAL("begins behind it", merged(3, 40, PID + 1, UIP + 0x30000, 3));
-	return 0;
-}
-
-static int test__mappings(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
-{
-	return read_all_inputs(mappings);
 }
 
 #define MACHINES	6
@@ -1246,8 +1082,6 @@ static int machines(void)
 
 	TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
 	TEST_ASSERT_EQUAL("missing", (int)rt.stats.nr_deferred_missing, 0);
-	TEST_ASSERT_EQUAL("unused", (int)rt.stats.nr_deferred_unused, 0);
-	TEST_ASSERT_EQUAL("duplicate", (int)rt.stats.nr_deferred_duplicate, 0);
 	TEST_ASSERT_EQUAL("samples", rt.nr, 3 * MACHINES - 2);
 	for (i = 0; i < MACHINES; i++)
 		TEST_ASSERT_VAL("its own", merged(i, 10 + i, PID + 1,
@@ -1269,28 +1103,24 @@ static int test__machines(struct test_suite *test __maybe_unused, int subtest __
 }
 
 static struct test_case tests__callchain_defer[] = {
-	TEST_CASE("deferred callchain parsing", parse),
-	TEST_CASE("deferred callchain merging", merge),
-	TEST_CASE("deferred callchains as recorded", no_merge),
-	TEST_CASE("deferred callchains without the ordered queue", unordered),
-	TEST_CASE("deferred callchain order", order),
-	TEST_CASE("deferred callchains of samples after the walk", late),
-	TEST_CASE("deferred callchain loss", loss),
-	TEST_CASE("deferred callchain loss of a busy task", busy),
-	TEST_CASE("deferred callchain of an entry with user registers in it", user_registers),
-	TEST_CASE("deferred callchains of tasks outside of the PID namespace", outside),
-	TEST_CASE("deferred callchain loss, read live", live),
-	TEST_CASE("deferred callchains that do not come, read live", bounds),
-	TEST_CASE("malformed deferred callchains", malformed),
-	TEST_CASE("duplicate deferred callchains", duplicates),
-	TEST_CASE("deferred callchain depth", max_stack),
-	TEST_CASE("deferred callchain depth, not in the data", no_max_stack),
-	TEST_CASE("deferred callchains in parts of a file", mappings),
-	TEST_CASE("deferred callchains of several machines", machines),
+	TEST_CASE("Deferred callchains: parsing", parse),
+	TEST_CASE("Deferred callchains: merging", merge),
+	TEST_CASE("Deferred callchains: as recorded", no_merge),
+	TEST_CASE("Deferred callchains: without the ordered queue", unordered),
+	TEST_CASE("Deferred callchains: order", order),
+	TEST_CASE("Deferred callchains: samples after the walk", late),
+	TEST_CASE("Deferred callchains: looking ahead", ahead),
+	TEST_CASE("Deferred callchains: loss", loss),
+	TEST_CASE("Deferred callchains: tasks outside of the PID namespace", outside),
+	TEST_CASE("Deferred callchains: live", live),
+	TEST_CASE("Deferred callchains: malformed", malformed),
+	TEST_CASE("Deferred callchains: several records of one entry", repeated),
+	TEST_CASE("Deferred callchains: depth", depth),
+	TEST_CASE("Deferred callchains: several machines", machines),
 	{	.name = NULL, }
 };
 
 struct test_suite suite__callchain_defer = {
-	.desc = "deferred callchain reading",
+	.desc = "Deferred callchains: reading",
 	.test_cases = tests__callchain_defer,
 };

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Options and event attributes of deferred user callchains. On kernels without the
- * feature it is not tested how events are changed for it, but that they are not.
+ * Options and event attributes of deferred user callchains. On kernels without them it is
+ * tested that no event is changed.
  */
 #include <limits.h>
 #include <string.h>
 
-#include <perf/cpumap.h>
+#include <api/fs/fs.h>
 
 #include "callchain.h"
-#include "cgroup.h"
 #include "debug.h"
 #include "defer-record.h"
 #include "evlist.h"
@@ -18,6 +17,7 @@
 #include "perf_api_probe.h"
 #include "record.h"
 #include "tests.h"
+#include "util.h"
 
 static const struct {
 	const char			*arg;
@@ -204,21 +204,17 @@ static struct evlist *parse(const char *events, const char *call_graph,
 }
 
 static struct evlist *configure(const char *events, const char *call_graph,
-				struct record_opts *opts, const char *cpu)
+				struct record_opts *opts)
 {
 	struct evlist *evlist = parse(events, call_graph, opts);
-	struct evsel *evsel;
 
 	if (!evlist)
 		return NULL;
 
-	if (cpu) {
-		evlist__for_each_entry(evlist, evsel) {
-			perf_cpu_map__put(evsel->core.cpus);
-			evsel->core.cpus = perf_cpu_map__new(cpu);
-		}
+	if (evlist__add_output_event(evlist, &callchain_param)) {
+		evlist__delete(evlist);
+		return NULL;
 	}
-
 	evlist__config(evlist, opts, &callchain_param);
 	return evlist;
 }
@@ -227,100 +223,82 @@ static const struct {
 	const char	*events;
 	const char	*call_graph;
 	const char	*callchain;	/* defer_callchain, one digit an event */
-	const char	*output;	/* defer_output */
 	bool		kernel_only;
 	bool		user_only;
 } attrs[] = {
-	{ "cpu-clock", NULL, "0", "0", false, false },
-	{ "cpu-clock", "fp", "1", "1", false, false },
-	{ "cpu-clock,page-faults,dummy", "fp", "111", "100", false, false },
-	{ "cpu-clock,page-faults", "fp,defer", "11", "10", false, false },
-	{ "cpu-clock,page-faults", "fp,nodefer", "00", "00", false, false },
-	{ "cpu-clock,page-faults", "dwarf", "00", "00", false, false },
-	{ "cpu-clock", "lbr", "0", "0", false, false },
-	{ "{cpu-clock,page-faults}", "fp", "11", "10", false, false },
-	{ "cpu-clock/call-graph=no/,page-faults", "fp", "01", "10", false, false },
-	{ "cpu-clock,page-faults/call-graph=fp/", NULL, "01", "10", false, false },
-	{ "cpu-clock,page-faults/max-stack=4/", "fp", "11", "10", false, false },
-	{ "cpu-clock/max-stack=4/", "fp,nodefer", "0", "0", false, false },
-	{ "cpu-clock/max-stack=4/,page-faults", "fp", "11", "01", false, false },
-	{ "cpu-clock/max-stack=4/,page-faults/max-stack=4/", "fp", "11", "10", false, false },
-	{ "cpu-clock/max-stack=4/,page-faults/max-stack=8/", "fp", "11", "01", false, false },
-	{ "cpu-clock/max-stack=4/,page-faults/call-graph=no/", "fp", "10", "10", false, false },
-	{ "cpu-clock/max-stack=4/,{page-faults,task-clock}", "fp", "111", "010", false, false },
-	{ "cpu-clock/max-stack=4/,{page-faults/max-stack=4/,task-clock}", "fp", "000", "000",
-	  false, false },
-	{ "{cpu-clock/max-stack=4/,page-faults}", "fp", "00", "00", false, false },
-	{ "cpu-clock/max-stack=4/,bpf-output/name=out/", "fp", "00", "00", false, false },
-	{ "cpu-clock/overwrite/,page-faults", "fp", "11", "01", false, false },
-	{ "cpu-clock/overwrite/,page-faults/overwrite/", "fp", "11", "10", false, false },
-	{ "cpu-clock,page-faults/overwrite/", "fp", "11", "10", false, false },
-	{ "cpu-clock/no-inherit/,page-faults", "fp", "11", "01", false, false },
-	{ "cpu-clock/no-inherit/,page-faults/no-inherit/", "fp", "11", "10", false, false },
-	{ "cpu-clock,page-faults/no-inherit/", "fp", "11", "10", false, false },
-	{ "cpu-clock/no-inherit/,page-faults/max-stack=4/", "fp", "00", "00", false, false },
-	{ "{cpu-clock,task-clock}:S,page-faults", "fp", "111", "001", false, false },
-	{ "cpu-clock,page-faults/call-graph=fp/", "fp,8", "11", "01", false, false },
-	{ "dummy/no-inherit/,page-faults", "fp", "11", "10", false, false },
-	{ "dummy/overwrite/,page-faults", "fp", "11", "10", false, false },
-	{ "dummy/max-stack=4/,page-faults", "fp", "11", "10", false, false },
-	{ "{dummy/no-inherit/,cpu-clock/no-inherit/},page-faults", "fp", "111", "001",
-	  false, false },
-	{ "{dummy,cpu-clock}:S,page-faults", "fp", "111", "001", false, false },
-	{ "cpu-clock/call-graph=dwarf/,page-faults", "fp", "01", "10", false, false },
-	{ "cpu-clock/call-graph='fp,nodefer'/,page-faults", "fp", "01", "10", false, false },
-	{ "cpu-clock/call-graph='fp,defer'/", "fp,nodefer", "1", "1", false, false },
-	{ "cpu-clock/call-graph='defer,4'/", NULL, "1", "1", false, false },
-	{ "cpu-clock", "fp", "0", "0", true, false },
-	{ "cpu-clock", "fp", "1", "1", false, true },
+	{ .events = "cpu-clock", .call_graph = NULL, .callchain = "0" },
+	{ .events = "cpu-clock", .call_graph = "fp", .callchain = "1" },
+	{ .events = "cpu-clock,page-faults", .call_graph = "fp,defer", .callchain = "11" },
+	{ .events = "cpu-clock,page-faults", .call_graph = "fp,nodefer", .callchain = "00" },
+	{ .events = "cpu-clock,page-faults", .call_graph = "dwarf", .callchain = "00" },
+	{ .events = "cpu-clock", .call_graph = "lbr", .callchain = "0" },
+	{ .events = "dummy,cpu-clock", .call_graph = "fp", .callchain = "11" },
+	{ .events = "cpu-clock,dummy", .call_graph = "fp", .callchain = "11" },
+	{ .events = "{cpu-clock,page-faults}", .call_graph = "fp", .callchain = "11" },
+	{ .events = "{cpu-clock,task-clock}:S,page-faults",
+	  .call_graph = "fp", .callchain = "111" },
+	{ .events = "cpu-clock/call-graph=no/,page-faults", .call_graph = "fp", .callchain = "01" },
+	{ .events = "cpu-clock,page-faults/call-graph=fp/", .call_graph = NULL, .callchain = "01" },
+	{ .events = "cpu-clock,page-faults/max-stack=4/", .call_graph = "fp", .callchain = "11" },
+	{ .events = "cpu-clock/max-stack=4/", .call_graph = "fp,nodefer", .callchain = "0" },
+	{ .events = "cpu-clock/overwrite/,page-faults", .call_graph = "fp", .callchain = "11" },
+	{ .events = "cpu-clock/no-inherit/,page-faults", .call_graph = "fp", .callchain = "11" },
+	{ .events = "cpu-clock/call-graph=dwarf/,page-faults",
+	  .call_graph = "fp", .callchain = "01" },
+	{ .events = "cpu-clock/call-graph='fp,nodefer'/,page-faults",
+	  .call_graph = "fp", .callchain = "01" },
+	{ .events = "cpu-clock/call-graph='fp,defer'/",
+	  .call_graph = "fp,nodefer", .callchain = "1" },
+	{ .events = "cpu-clock/call-graph='defer,4'/", .call_graph = NULL, .callchain = "1" },
+	{ .events = "cpu-clock", .call_graph = "fp", .callchain = "0",
+	  .kernel_only = true },
+	{ .events = "cpu-clock", .call_graph = "fp", .callchain = "1",
+	  .user_only = true },
 };
 
-/*
- * Each dummy that comes first lacks one thing that it needs to get the callchains, and is
- * changed to get them, if it can be
- */
-static bool dummy_fits(const struct perf_event_attr *attr)
+/* By name it depends on the attribute bits, else on what the kernel says of itself */
+static bool kernel_defers(size_t i)
 {
-	return attr->inherit && !attr->write_backward && attr->sample_max_stack != 4;
+	int value;
+
+	if ((attrs[i].call_graph && strstr(attrs[i].call_graph, "fp,defer")) ||
+	    strstr(attrs[i].events, "fp,defer") || strstr(attrs[i].events, "'defer"))
+		return perf_can_defer_callchain();
+	return !sysctl__read_int("kernel/perf_event_defer", &value) && value == 1;
 }
 
 static int check_attrs(struct evlist *evlist, size_t i)
 {
-	const char *callchain = attrs[i].callchain, *output = attrs[i].output;
-	/* Where none gets the callchains, the first tracks */
-	int n = 0, tracking = strcspn(output, "1") % strlen(output);
-	bool dummy = evsel__is_dummy_event(evlist__first(evlist));
-	struct evsel *evsel;
-
-	/* Nothing is changed for a kernel that does not defer, and the first cannot output */
-	if ((tracking || dummy) && !perf_can_defer_callchain()) {
-		callchain = "0000";
-		output = callchain;
-		tracking = 0;
-	}
+	const char *callchain = attrs[i].callchain;
+	bool defers = kernel_defers(i) && strchr(callchain, '1');
+	struct evsel *evsel, *output = NULL;
+	size_t n = 0;
 
 	evlist__for_each_entry(evlist, evsel) {
 		struct perf_event_attr *attr = &evsel->core.attr;
-		bool tracks = n == tracking;
+		bool wanted = defers && n < strlen(callchain) && callchain[n] == '1';
 
-		if (attr->defer_callchain != (callchain[n] == '1') ||
-		    attr->defer_output != (output[n] == '1') ||
-		    attr->task != tracks || attr->comm != tracks || attr->mmap != tracks) {
-			pr_debug("%s: defer_callchain %d, defer_output %d, task %d, comm %d, mmap %d\n",
-				 evsel__name(evsel), attr->defer_callchain, attr->defer_output,
-				 attr->task, attr->comm, attr->mmap);
+		if (attr->defer_callchain != wanted) {
+			pr_debug("%s: defer_callchain %d\n", evsel__name(evsel),
+				 attr->defer_callchain);
 			return TEST_FAIL;
 		}
-		if (dummy && !n && dummy_fits(attr) != attr->defer_output) {
-			pr_debug("%s: inherit %d, write_backward %d, sample_max_stack %d\n",
-				 evsel__name(evsel), attr->inherit, attr->write_backward,
-				 attr->sample_max_stack);
-			return TEST_FAIL;
+		if (attr->defer_output) {
+			if (output)
+				return TEST_FAIL;
+			output = evsel;
 		}
 		n++;
 	}
 
-	return n == (int)strlen(attrs[i].callchain) ? TEST_OK : TEST_FAIL;
+	TEST_ASSERT_EQUAL("output", !!output, defers);
+	if (!output)
+		return TEST_OK;
+	TEST_ASSERT_VAL("a dummy", evsel__is_dummy_event(output));
+	TEST_ASSERT_VAL("its leader", evsel__is_group_leader(output));
+	TEST_ASSERT_VAL("side-band", output->core.attr.comm && output->core.attr.mmap);
+	TEST_ASSERT_VAL("depth", output->core.attr.sample_max_stack >= 4);
+	return TEST_OK;
 }
 
 static int test__defer_attr(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
@@ -337,7 +315,7 @@ static int test__defer_attr(struct test_suite *test __maybe_unused, int subtest 
 		opts.user_callchains = attrs[i].user_only;
 
 		pr_debug("-e %s --call-graph %s\n", attrs[i].events, attrs[i].call_graph);
-		evlist = configure(attrs[i].events, attrs[i].call_graph, &opts, NULL);
+		evlist = configure(attrs[i].events, attrs[i].call_graph, &opts);
 		ret = evlist ? check_attrs(evlist, i) : TEST_FAIL;
 		evlist__delete(evlist);
 	}
@@ -347,249 +325,87 @@ static int test__defer_attr(struct test_suite *test __maybe_unused, int subtest 
 	return ret;
 }
 
-/* The record comes on whatever CPU the task leaves the kernel. */
-static int test__defer_cpus(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+/* A record is as deep as the deepest event; one that is the only one goes no deeper. */
+static int test__defer_depth(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
-	struct callchain_param saved = callchain_param;
-	struct perf_cpu_map *online = perf_cpu_map__new_online_cpus();
-	struct record_opts opts = default_opts;
-	struct evlist *evlist;
-	int ret = TEST_FAIL;
-	char cpu[16];
-
-	TEST_ASSERT_VAL("no CPUs", online);
-
-	snprintf(cpu, sizeof(cpu), "%d", perf_cpu_map__max(online).cpu);
-	evlist = configure("cpu-clock,page-faults", "fp", &opts, cpu);
-	if (evlist) {
-		bool defer = perf_cpu_map__nr(online) == 1;
-		struct evsel *first = evlist__first(evlist), *last = evlist__last(evlist);
-
-		if (first->core.attr.defer_callchain == defer &&
-		    first->core.attr.defer_output == defer &&
-		    last->core.attr.defer_callchain == defer &&
-		    !last->core.attr.defer_output &&
-		    evlist__defers_callchains(evlist) == defer &&
-		    evsel__has_callchain(first))
-			ret = TEST_OK;
-	}
-
-	evlist__delete(evlist);
-
-	/* Nor is a dummy changed for what it cannot do anyway */
-	evlist = configure("dummy/no-inherit/,page-faults", "fp", &opts, cpu);
-	if (!evlist || (perf_cpu_map__nr(online) > 1 &&
-			evlist__first(evlist)->core.attr.inherit))
-		ret = TEST_FAIL;
-
-	evlist__delete(evlist);
-
-	/* There is one buffer for a thread on all CPUs, which nothing inherits */
-	opts.target.per_thread = true;
-	evlist = configure("dummy,page-faults/inherit/", "fp", &opts, NULL);
-	if (!evlist || evlist__first(evlist)->core.attr.inherit ||
-	    evlist__last(evlist)->core.attr.defer_output != perf_can_defer_callchain())
-		ret = TEST_FAIL;
-
-	evlist__delete(evlist);
-
-	/* Nor does another event track in its place, if that is enabled later */
-	opts.target.initial_delay = 1;
-	evlist = configure("dummy,page-faults/inherit/", "fp", &opts, NULL);
-	if (!evlist || !evlist__first(evlist)->core.attr.comm ||
-	    evlist__last(evlist)->core.attr.comm || evlist__defers_callchains(evlist))
-		ret = TEST_FAIL;
-
-	evlist__delete(evlist);
-
-	opts = default_opts;
-	evlist = parse("{dummy,cpu-clock}:S,page-faults", "fp", &opts);
-	if (evlist) {
-		evlist__first(evlist)->immediate = true;
-		evlist__config(evlist, &opts, &callchain_param);
-		if (!evlist__first(evlist)->core.attr.comm ||
-		    evlist__last(evlist)->core.attr.comm || evlist__defers_callchains(evlist))
-			ret = TEST_FAIL;
-	} else {
-		ret = TEST_FAIL;
-	}
-
-	evlist__delete(evlist);
-
-	/* Only a leader gets them */
-	opts = default_opts;
-	evlist = parse("{cpu-clock,dummy/max-stack=4/}", "fp", &opts);
-	if (evlist) {
-		struct evsel *dummy = evlist__last(evlist);
-
-		evlist__set_tracking_event(evlist, dummy);
-		evlist__config(evlist, &opts, &callchain_param);
-		if (dummy->core.attr.sample_max_stack != 4 ||
-		    evlist__first(evlist)->core.attr.defer_output != perf_can_defer_callchain())
-			ret = TEST_FAIL;
-	} else {
-		ret = TEST_FAIL;
-	}
-
-	evlist__delete(evlist);
-	perf_cpu_map__put(online);
-	callchain_param = saved;
-	return ret;
-}
-
-/* What an event records of tasks and maps, one bit each */
-static unsigned int side_band(const struct evsel *evsel)
-{
-	const struct perf_event_attr *attr = &evsel->core.attr;
-
-	return attr->task | attr->comm << 1 | attr->comm_exec << 2 | attr->mmap << 3 |
-	       attr->mmap2 << 4 | attr->mmap_data << 5 | attr->build_id << 6 |
-	       attr->namespaces << 7 | attr->cgroup << 8 | attr->context_switch << 9 |
-	       attr->ksymbol << 10 | attr->bpf_event << 11;
-}
-
-/* An event that tracks in place of the first has all that this would have. */
-static int test__defer_side_band(struct test_suite *test __maybe_unused,
-				 int subtest __maybe_unused)
-{
-	struct callchain_param saved = callchain_param;
-	struct record_opts opts = default_opts;
-	struct evlist *alone, *moved;
-	int ret = TEST_FAIL;
-
-	if (!perf_can_defer_callchain()) {
-		pr_debug("the kernel has no deferred user callchains\n");
-		return TEST_SKIP;
-	}
-
-	opts.sample_address = true;
-	opts.build_id = true;
-	opts.record_namespaces = true;
-	opts.record_cgroup = true;
-	opts.record_switch_events = true;
-
-	alone = configure("page-faults", "fp", &opts, NULL);
-	moved = configure("cpu-clock/max-stack=4/,page-faults", "fp", &opts, NULL);
-	if (alone && moved) {
-		unsigned int want = side_band(evlist__first(alone));
-		unsigned int first = side_band(evlist__first(moved));
-		unsigned int last = side_band(evlist__last(moved));
-
-		pr_debug("%#x alone, %#x the first, %#x in its place\n", want, first, last);
-		if (want == 0xfff && !first && last == want)
-			ret = TEST_OK;
-	}
-
-	evlist__delete(alone);
-	evlist__delete(moved);
-	callchain_param = saved;
-	return ret;
-}
-
-/* Which of the two events can be the tracking one, by the control groups they are in */
-static int test__defer_cgroup(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
-{
-	struct cgroup *one = cgroup__new("one", false), *two = cgroup__new("two", false);
-	const struct {
-		struct cgroup	*first;
-		struct cgroup	*last;
-		bool		moves;
-	} cgroups[] = {
-		{ NULL, NULL, true  },
-		{ one,  one,  true  },
-		{ one,  NULL, true  },
-		{ NULL, one,  false },
-		{ one,  two,  false },
+	static const struct {
+		const char	*events;
+		int		max;	/* 0: what the sysctl says */
+	} depths[] = {
+		{ "cpu-clock/max-stack=4/", 4 },
+		{ "cpu-clock/max-stack=4/,page-faults/max-stack=8/", 8 },
+		{ "cpu-clock/max-stack=4/,page-faults", 0 },
 	};
 	struct callchain_param saved = callchain_param;
-	struct record_opts opts = default_opts;
-	int ret = one && two ? TEST_OK : TEST_FAIL;
+	int ret = TEST_OK;
 
-	if (!perf_can_defer_callchain()) {
-		pr_debug("the kernel has no deferred user callchains\n");
-		ret = TEST_SKIP;
-	}
+	if (!perf_can_defer_callchain())
+		return TEST_SKIP;
 
-	for (size_t i = 0; i < ARRAY_SIZE(cgroups) && ret == TEST_OK; i++) {
-		struct evlist *evlist = parse("cpu-clock/max-stack=4/,page-faults", "fp", &opts);
-		struct evsel *first, *last;
+	for (size_t i = 0; i < ARRAY_SIZE(depths) && ret == TEST_OK; i++) {
+		struct record_opts opts = default_opts;
+		struct evlist *evlist = configure(depths[i].events, "fp,defer", &opts);
+		struct evsel *output = evlist ? evlist__get_tracking_event(evlist) : NULL;
 
-		if (!evlist) {
+		if (!output || output->core.attr.sample_max_stack !=
+		    (depths[i].max ?: sysctl__max_stack()))
 			ret = TEST_FAIL;
-			break;
-		}
-
-		first = evlist__first(evlist);
-		last = evlist__last(evlist);
-		first->cgrp = cgroup__get(cgroups[i].first);
-		last->cgrp = cgroup__get(cgroups[i].last);
-		evlist__config(evlist, &opts, &callchain_param);
-
-		if (first->core.attr.comm == cgroups[i].moves ||
-		    last->core.attr.comm != cgroups[i].moves ||
-		    last->core.attr.defer_output != cgroups[i].moves ||
-		    first->core.attr.defer_output) {
-			pr_debug("%s, %s: comm %d %d, defer_output %d %d\n",
-				 cgroups[i].first ? cgroups[i].first->name : "none",
-				 cgroups[i].last ? cgroups[i].last->name : "none",
-				 first->core.attr.comm, last->core.attr.comm,
-				 first->core.attr.defer_output, last->core.attr.defer_output);
-			ret = TEST_FAIL;
-		}
 		evlist__delete(evlist);
 	}
 
-	cgroup__put(one);
-	cgroup__put(two);
 	callchain_param = saved;
 	return ret;
 }
 
-static int test__defer_turn(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+/* Samples that are read from a pipe have to have a time */
+static int test__defer_pipe(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	struct callchain_param saved = callchain_param;
 	struct record_opts opts = default_opts;
-	struct evlist *evlist = configure("cpu-clock,page-faults", "fp", &opts, NULL);
-	struct evsel *first, *last;
+	struct evlist *evlist;
+	struct evsel *evsel;
+	int ret = TEST_OK;
+
+	if (!perf_can_defer_callchain())
+		return TEST_SKIP;
+
+	opts.read_in_order = true;
+	opts.sample_time = false;
+	evlist = configure("cpu-clock,page-faults", "fp,defer", &opts);
+	TEST_ASSERT_VAL("no events", evlist);
+	evlist__for_each_entry(evlist, evsel) {
+		if (!(evsel->core.attr.sample_type & PERF_SAMPLE_TIME))
+			ret = TEST_FAIL;
+	}
+	if (!evlist__defers_callchains(evlist))
+		ret = TEST_FAIL;
+	evlist__delete(evlist);
+
+	/* Where they are not to have one, nothing is deferred */
+	opts.sample_time_set = true;
+	evlist = configure("cpu-clock,page-faults", "fp,defer", &opts);
+	TEST_ASSERT_VAL("no events", evlist);
+	if (evlist__defers_callchains(evlist))
+		ret = TEST_FAIL;
+	evlist__delete(evlist);
 
 	callchain_param = saved;
-	TEST_ASSERT_VAL("no events", evlist);
-	first = evlist__first(evlist);
-	last = evlist__last(evlist);
-
-	TEST_ASSERT_EQUAL("output event", evsel__disable_turn(first), 2);
-	TEST_ASSERT_EQUAL("other event", evsel__disable_turn(last), 0);
-	last->immediate = true;
-	TEST_ASSERT_EQUAL("immediate event", evsel__disable_turn(last), 1);
-	first->immediate = true;
-	TEST_ASSERT_EQUAL("immediate output event", evsel__disable_turn(first), 2);
-	TEST_ASSERT_EQUAL("output event, enable", evsel__enable_turn(first), 0);
-	TEST_ASSERT_EQUAL("other event, enable", evsel__enable_turn(last), 1);
-
-	/* Without it, events go off as they always did. */
-	evsel__disable_deferral(first);
-	TEST_ASSERT_VAL("still deferring", !evlist__defers_callchains(evlist));
-	TEST_ASSERT_EQUAL("immediate event", evsel__disable_turn(first), 1);
-
-	evlist__delete(evlist);
-	return TEST_OK;
+	return ret;
 }
 
 static struct test_case tests__defer_record[] = {
-	TEST_CASE("Deferred callchain options, --call-graph", defer_parse),
-	TEST_CASE("Deferred callchain options, perf config", defer_config),
-	TEST_CASE("Deferred callchain options, perf top", defer_top),
-	TEST_CASE("Deferred callchain options, attributes", defer_attr),
-	TEST_CASE("Deferred callchain options, CPUs", defer_cpus),
-	TEST_CASE_REASON("Deferred callchain options, side-band", defer_side_band,
+	TEST_CASE("Deferred callchains: --call-graph", defer_parse),
+	TEST_CASE("Deferred callchains: perf config", defer_config),
+	TEST_CASE("Deferred callchains: words of perf top", defer_top),
+	TEST_CASE("Deferred callchains: attributes", defer_attr),
+	TEST_CASE_REASON("Deferred callchains: depth of records", defer_depth,
 			 "no deferred callchains in the kernel"),
-	TEST_CASE_REASON("Deferred callchain options, control groups", defer_cgroup,
+	TEST_CASE_REASON("Deferred callchains: times in a pipe", defer_pipe,
 			 "no deferred callchains in the kernel"),
-	TEST_CASE("Deferred callchain options, order", defer_turn),
 	{	.name = NULL, }
 };
 
 struct test_suite suite__defer_record = {
-	.desc = "Deferred callchain options",
+	.desc = "Deferred callchains: recording",
 	.test_cases = tests__defer_record,
 };

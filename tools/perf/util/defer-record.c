@@ -2,34 +2,27 @@
 /*
  * Recording of deferred user callchains.
  *
- * With attr.defer_callchain the kernel may leave the user part of a callchain
- * out of a sample, and write it as a record of its own
- * (PERF_RECORD_CALLCHAIN_DEFERRED) when the task goes back to user space. The
- * records go to the events with attr.defer_output. This file decides which
- * events get the two bits:
+ * With attr.defer_callchain the kernel may leave the user part of a callchain out of a
+ * sample, and write it as a record of its own (PERF_RECORD_CALLCHAIN_DEFERRED) before the
+ * task leaves the CPU. The records go to the events with attr.defer_output. This file
+ * decides which events get the two bits:
  *
- * - defer_callchain: every event that samples a frame pointer callchain with a
- *   user part. It is asked for by default; "--call-graph fp,nodefer" forbids it.
+ * - defer_callchain: every event that samples a frame pointer callchain with a user part.
+ *   By default where the kernel says, by kernel.perf_event_defer, that it keeps to the
+ *   rules that make it as good as an immediate callchain. "--call-graph fp,defer" asks
+ *   for it by name, of every kernel that has the bits. "fp,nodefer" forbids it.
  *
- * - defer_output: the one event that gets the side-band records too. More than
- *   one would record each callchain more than once.
- *
- * The record is written where the task leaves the kernel, which need not be the
- * CPU of the sample. The event with defer_output has to be there: when it is not
- * on all CPUs, callchains are not deferred at all.
+ * - defer_output: the dummy event that gets the side-band records. It is added where
+ *   there is none, so that nothing that is said of the other events (their maximum
+ *   depth, their group, that they are switched off) touches the callchains of all.
  */
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include <linux/compiler.h>
 #include <linux/kernel.h>
-#include <internal/cpumap.h>
-#include <perf/cpumap.h>
+#include <api/fs/fs.h>
 
 #include "callchain.h"
 #include "debug.h"
@@ -41,9 +34,6 @@
 #include "perf_api_probe.h"
 #include "record.h"
 #include "util.h"
-
-/* Some event that wants deferral got it asked for by name: "fp,defer". */
-static bool defer_by_name;
 
 /**
  * callchain_param__parse_defer_word - parse one of the words that are about deferral
@@ -65,7 +55,7 @@ int callchain_param__parse_defer_word(const char *word, enum callchain_defer_mod
 		return 0;
 
 	if (*defer != CALLCHAIN_DEFER_AUTO && *defer != new) {
-		pr_err("callchain: 'defer' and 'nodefer' exclude each other\n");
+		pr_err("callchain: 'defer' and 'nodefer' do not go together: expected one of them\n");
 		return -EINVAL;
 	}
 
@@ -89,7 +79,7 @@ bool callchain_param__refuse_mode(const char *word)
 	if (!is_record_mode(word))
 		return false;
 
-	pr_err("callchain: '%s' is one record mode too many, name only one of fp, dwarf and lbr\n",
+	pr_err("callchain: invalid argument '%s': expected only one of 'fp', 'dwarf' and 'lbr'\n",
 	       word);
 	return true;
 }
@@ -161,7 +151,7 @@ int callchain_param__apply_defer(struct callchain_param *param, enum callchain_d
 		return 0;
 
 	if (param->record_mode != CALLCHAIN_FP) {
-		pr_err("callchain: '%s' goes with --call-graph fp only, not with %s\n",
+		pr_err("callchain: '%s' does not go with '%s': expected it with 'fp'\n",
 		       defer == CALLCHAIN_DEFER_YES ? "defer" : "nodefer",
 		       param->record_mode == CALLCHAIN_DWARF ? "dwarf" : "lbr");
 		return -EINVAL;
@@ -171,9 +161,84 @@ int callchain_param__apply_defer(struct callchain_param *param, enum callchain_d
 	return 0;
 }
 
-static bool callchain_param__may_defer(const struct callchain_param *param)
+/* Does the kernel say that it keeps to the rules? */
+static bool defers_by_default(void)
 {
-	return param->record_mode == CALLCHAIN_FP && param->defer != CALLCHAIN_DEFER_NO;
+	static int by_default = -1;
+	int value = 0;
+
+	if (by_default < 0) {
+		if (sysctl__read_int("kernel/perf_event_defer", &value))
+			pr_debug2("User callchains are not deferred: no kernel.perf_event_defer\n");
+		else if (value != 1)
+			pr_debug2("User callchains are not deferred: kernel.perf_event_defer is %d\n",
+				  value);
+		by_default = value == 1;
+	}
+	return by_default;
+}
+
+/* Does it have the attribute bits? */
+static bool defers_by_name(void)
+{
+	static int by_name = -1;
+
+	if (by_name < 0)
+		by_name = perf_can_defer_callchain();
+	return by_name;
+}
+
+static bool callchain_param__defers(const struct callchain_param *param)
+{
+	static bool warned;
+
+	if (param->record_mode != CALLCHAIN_FP || param->defer == CALLCHAIN_DEFER_NO)
+		return false;
+	if (param->defer == CALLCHAIN_DEFER_AUTO)
+		return defers_by_default();
+
+	if (!defers_by_name() && !warned) {
+		warned = true;
+		pr_warning("WARNING: This kernel cannot defer user callchains, recording them with the samples\n");
+	}
+	return defers_by_name();
+}
+
+/**
+ * evlist__may_defer - can there be an event whose user callchain is deferred?
+ * @evlist: events that are not configured yet
+ * @param: the callgraph parameters for those that have none of their own
+ *
+ * Return: true also for some lists of which none will be.
+ */
+bool evlist__may_defer(struct evlist *evlist, const struct callchain_param *param)
+{
+	struct evsel *evsel;
+
+	if (param->enabled && callchain_param__defers(param))
+		return true;
+
+	evlist__for_each_entry(evlist, evsel) {
+		if (evsel__get_config_term(evsel, CALLGRAPH) ||
+		    evsel__get_config_term(evsel, MAX_STACK))
+			return defers_by_name();
+	}
+	return false;
+}
+
+/**
+ * evlist__add_output_event - have an event for the deferred callchains of all
+ * @evlist: events that are not configured yet
+ * @param: the callgraph parameters for those that have none of their own
+ *
+ * Return: 0, or -ENOMEM.
+ */
+int evlist__add_output_event(struct evlist *evlist, const struct callchain_param *param)
+{
+	if (!evlist__may_defer(evlist, param))
+		return 0;
+
+	return evlist__findnew_tracking_event(evlist, /*system_wide=*/false) ? 0 : -ENOMEM;
 }
 
 /**
@@ -185,216 +250,7 @@ void evsel__config_defer_callchain(struct evsel *evsel, const struct callchain_p
 {
 	struct perf_event_attr *attr = &evsel->core.attr;
 
-	attr->defer_callchain = callchain_param__may_defer(param) &&
-				!attr->exclude_callchain_user;
-
-	if (attr->defer_callchain && param->defer == CALLCHAIN_DEFER_YES)
-		defer_by_name = true;
-}
-
-/* Whether the kernel knows deferral, for what has to be known before it is asked for */
-static bool can_defer(void)
-{
-	static int can = -1;
-
-	if (can < 0)
-		can = perf_can_defer_callchain();
-
-	return can;
-}
-
-/* The number that is one of the words of a call-graph term, 0 without */
-static unsigned int words__number(const char *words)
-{
-	unsigned long number;
-	char *end;
-
-	for (;;) {
-		number = strtoul(words, &end, 0);
-		if (end != words && (*end == ',' || !*end))
-			return min(number, (unsigned long)USHRT_MAX);
-		words = strchr(words, ',');
-		if (!words)
-			return 0;
-		words++;
-	}
-}
-
-static bool words__have(const char *words, const char *word)
-{
-	size_t len = strlen(word);
-
-	while (strncmp(words, word, len) || (words[len] != ',' && words[len])) {
-		words = strchr(words, ',');
-		if (!words)
-			return false;
-		words++;
-	}
-	return true;
-}
-
-/* Will the user callchain of the event be deferred, when its terms are applied? */
-static bool evsel__may_defer(struct evsel *evsel, const struct callchain_param *param)
-{
-	const struct evsel_config_term *term = evsel__get_config_term(evsel, CALLGRAPH);
-	const char *words;
-
-	if (!term) {
-		if (evsel__get_config_term(evsel, MAX_STACK))
-			return param->defer != CALLCHAIN_DEFER_NO;
-		/* The configuration names a mode and does not ask for callchains */
-		return param->enabled && callchain_param__may_defer(param);
-	}
-	words = term->val.str;
-	if (words__have(words, "nodefer"))
-		return false;
-	/* Alone it says "fp", too, see callchain_param__split_defer() */
-	if (words__have(words, "defer"))
-		return !words__have(words, "dwarf") && !words__have(words, "lbr");
-	return words__have(words, "fp") && param->defer != CALLCHAIN_DEFER_NO;
-}
-
-/* And that of any of them, by a kernel that knows that? */
-static bool evlist__may_defer(struct evlist *evlist, const struct callchain_param *param)
-{
-	struct evsel *evsel;
-
-	evlist__for_each_entry(evlist, evsel) {
-		if (evsel__may_defer(evsel, param))
-			return can_defer();
-	}
-	return false;
-}
-
-/* What the events that defer have, and the one that gets their callchains has to have */
-struct defer_needs {
-	bool		inherit;
-	bool		forward;	/* a buffer that is not overwritten */
-	unsigned int	max_stack;
-};
-
-static void defer_needs__add(struct defer_needs *needs, const struct defer_needs *more)
-{
-	needs->inherit |= more->inherit;
-	needs->forward |= more->forward;
-	needs->max_stack = max(needs->max_stack, more->max_stack);
-}
-
-static bool defer_needs__met(const struct defer_needs *needs, const struct defer_needs *has)
-{
-	return has->inherit >= needs->inherit && has->forward >= needs->forward &&
-	       has->max_stack >= needs->max_stack;
-}
-
-/* What an event has without terms of its own; @max_stack if nothing else is said */
-static struct defer_needs opts__foresee(const struct record_opts *opts,
-					const struct callchain_param *param,
-					unsigned int max_stack)
-{
-	return (struct defer_needs) {
-		.inherit   = !opts->no_inherit,
-		.forward   = !opts->overwrite,
-		.max_stack = param->max_stack ?: max_stack,
-	};
-}
-
-static struct defer_needs evsel__foresee(struct evsel *evsel, const struct record_opts *opts,
-					 const struct callchain_param *param,
-					 unsigned int max_stack)
-{
-	struct defer_needs has = opts__foresee(opts, param, max_stack);
-	const struct evsel_config_term *term;
-
-	term = evsel__get_config_term(evsel, INHERIT);
-	if (term)
-		has.inherit = term->val.inherit;
-	term = evsel__get_config_term(evsel, OVERWRITE);
-	if (term)
-		has.forward = !term->val.overwrite;
-	term = evsel__get_config_term(evsel, MAX_STACK);
-	if (term)
-		has.max_stack = term->val.max_stack;
-	/* Of "dwarf" the number is another one, but it does not make a leader fit. */
-	term = evsel__get_config_term(evsel, CALLGRAPH);
-	if (term)
-		has.max_stack = words__number(term->val.str) ?: has.max_stack;
-	return has;
-}
-
-/*
- * Can the tracking event get the callchains of all, see evsel__can_output()? True also
- * when one of their own could not either.
- */
-static bool evlist__foresees_output(struct evlist *evlist, const struct record_opts *opts,
-				    const struct callchain_param *param)
-{
-	unsigned int max_stack = sysctl__max_stack();
-	struct defer_needs needs = {}, has;
-	struct evsel *evsel;
-
-	evlist__for_each_entry(evlist, evsel) {
-		if (evsel__may_defer(evsel, param)) {
-			has = evsel__foresee(evsel, opts, param, max_stack);
-			defer_needs__add(&needs, &has);
-		}
-	}
-
-	evsel = evlist__get_tracking_event(evlist);
-	has = evsel__foresee(evsel, opts, param, max_stack);
-	if (evsel__is_group_leader(evsel) && defer_needs__met(&needs, &has))
-		return true;
-
-	has = opts__foresee(opts, param, max_stack);
-	has.max_stack = max_stack;
-	return !defer_needs__met(&needs, &has);
-}
-
-/* One of several, or their leader */
-static bool evsel__is_in_group(struct evsel *evsel)
-{
-	return !evsel__is_group_leader(evsel) || evsel->core.nr_members > 1;
-}
-
-/**
- * evlist__wants_output_event - do deferred callchains need an event of their own?
- * @evlist: events that are not configured yet
- * @opts: what was asked for
- * @param: the callgraph parameters for those that have none of their own
- *
- * They do where the event that gets them can be switched off alone, and where it
- * would cut them, not be inherited or be overwritten, unlike one whose they are.
- *
- * A dummy that tracks would be taken for the event of their own, and be enabled at
- * once. In a group that would have others sample before their time.
- *
- * Return: false also when no callchains will be deferred, or the kernel does not know
- * that.
- */
-bool evlist__wants_output_event(struct evlist *evlist, const struct record_opts *opts,
-				const struct callchain_param *param)
-{
-	struct evsel *tracking = evlist__get_tracking_event(evlist);
-
-	if (evsel__is_dummy_event(tracking) && evsel__is_in_group(tracking))
-		return false;
-
-	return evlist__may_defer(evlist, param) &&
-	       (opts->ctl_fd >= 0 || !evlist__foresees_output(evlist, opts, param));
-}
-
-/* Of a callchain, if nothing else is said, or of a record, where it is cut as well */
-static unsigned int evsel__max_stack(const struct evsel *evsel)
-{
-	return evsel->core.attr.sample_max_stack ?: (unsigned int)sysctl__max_stack();
-}
-
-static struct defer_needs evsel__needs(const struct evsel *evsel)
-{
-	return (struct defer_needs) {
-		.inherit   = evsel->core.attr.inherit,
-		.forward   = !evsel->core.attr.write_backward,
-		.max_stack = evsel__max_stack(evsel),
-	};
+	attr->defer_callchain = !attr->exclude_callchain_user && callchain_param__defers(param);
 }
 
 static bool evsel__can_defer_callchain(struct evsel *evsel)
@@ -408,262 +264,53 @@ static bool evsel__can_defer_callchain(struct evsel *evsel)
 	return evsel__has_callchain(evsel) && !attr->exclude_callchain_user;
 }
 
-static bool evsel__is_on_all_cpus(const struct evsel *evsel)
-{
-	struct perf_cpu_map *online;
-	bool ret;
-
-	/* An event of a thread follows it to all CPUs. */
-	if (perf_cpu_map__is_any_cpu_or_is_empty(evsel->core.cpus))
-		return true;
-
-	online = perf_cpu_map__new_online_cpus();
-	ret = online && perf_cpu_map__is_subset(evsel->core.cpus, online);
-	perf_cpu_map__put(online);
-
-	return ret;
-}
-
-/*
- * Events are disabled, which flushes the callchains, by their leaders. A task that
- * inherits an event that defers is to inherit the one that gets the callchains.
- */
-static bool evsel__can_output(struct evsel *evsel, const struct defer_needs *needs)
-{
-	struct defer_needs has = evsel__needs(evsel);
-
-	return evsel__is_group_leader(evsel) && evsel__is_on_all_cpus(evsel) &&
-	       defer_needs__met(needs, &has);
-}
-
-/*
- * What a dummy says of tasks and maps does not suffer, and it has no samples to be cut.
- *
- * The kernel refuses to have it inherited without the rest of its group. And a buffer that
- * is of no CPU is not for tasks on several: the kernel does not map that of an inherited
- * event, and is not to be led past that by one whose buffer it is not. Such dummies are
- * left alone.
- */
-static bool dummy__meet(struct evsel *evsel, const struct defer_needs *needs)
-{
-	struct perf_event_attr *attr = &evsel->core.attr;
-
-	if (!evsel__is_group_leader(evsel) || !evsel__is_on_all_cpus(evsel))
-		return false;
-
-	if (needs->inherit && !attr->inherit &&
-	    (evsel__is_in_group(evsel) ||
-	     perf_cpu_map__is_any_cpu_or_is_empty(evsel->core.cpus)))
-		return false;
-
-	attr->inherit |= needs->inherit;
-	attr->write_backward &= !needs->forward;
-	if (evsel__max_stack(evsel) < needs->max_stack)
-		attr->sample_max_stack = needs->max_stack;
-
-	return true;
-}
-
-/* Let the event have what evsel__config() gave to the one that tracks up to now */
-static void evsel__track_instead(struct evsel *evsel, struct evsel *tracking)
-{
-	struct perf_event_attr *from = &tracking->core.attr, *to = &evsel->core.attr;
-
-	to->task		|= from->task;
-	to->comm		|= from->comm;
-	to->comm_exec		|= from->comm_exec;
-	to->mmap		|= from->mmap;
-	to->mmap2		|= from->mmap2;
-	to->mmap_data		|= from->mmap_data;
-	to->build_id		|= from->build_id;
-	to->namespaces		|= from->namespaces;
-	to->cgroup		|= from->cgroup;
-	to->context_switch	|= from->context_switch;
-	to->ksymbol		|= from->ksymbol;
-	to->bpf_event		|= from->bpf_event;
-
-	from->task		= 0;
-	from->comm		= 0;
-	from->comm_exec		= 0;
-	from->mmap		= 0;
-	from->mmap2		= 0;
-	from->mmap_data		= 0;
-	from->build_id		= 0;
-	from->namespaces	= 0;
-	from->cgroup		= 0;
-	from->context_switch	= 0;
-	from->ksymbol		= 0;
-	from->bpf_event		= 0;
-
-	evlist__set_tracking_event(evsel->evlist, evsel);
-}
-
-/*
- * The tracking event cannot get the callchains of all, see evsel__can_output(): let one
- * that can track in its place. A dummy is changed instead, if it can be: it has nothing
- * else to do. If it cannot be, and is enabled before the others, it tracks on, and nothing
- * is deferred: what comes until then is worth more.
- */
-static void evlist__make_output(struct evlist *evlist, const struct record_opts *opts,
-				const struct defer_needs *needs)
-{
-	struct evsel *evsel, *tracking = evlist__get_tracking_event(evlist);
-
-	if (evsel__is_dummy_event(tracking) &&
-	    (dummy__meet(tracking, needs) || tracking->immediate || opts->target.initial_delay))
-		return;
-
-	evlist__for_each_entry(evlist, evsel) {
-		/* The tasks of other control groups are not to be lost sight of */
-		if (evsel->cgrp && evsel->cgrp != tracking->cgrp)
-			continue;
-		/* The output of BPF programs, in perf trace, is not for tracking */
-		if (evsel__can_output(evsel, needs) && !evsel__is_bpf_output(evsel)) {
-			evsel__track_instead(evsel, tracking);
-			return;
-		}
-	}
-}
-
-/* Why not this one, which is the tracking event, and no other one that could be? */
-static const char *evsel__why_no_output(const struct evsel *evsel,
-					const struct defer_needs *needs)
-{
-	if (evsel__is_on_all_cpus(evsel) && (evsel->core.attr.inherit || !needs->inherit) &&
-	    evsel__max_stack(evsel) < needs->max_stack)
-		return "The side-band event has a smaller max-stack than another one";
-	return "No side-band event on all CPUs and in all tasks";
-}
-
-static void warn_by_name(const char *why)
-{
-	if (defer_by_name)
-		pr_warning("WARNING: %s, recording user callchains without deferral.\n", why);
-	defer_by_name = false;
-}
-
-static void evlist__stop_deferral(struct evlist *evlist)
-{
-	struct evsel *evsel;
-
-	evlist__for_each_entry(evlist, evsel)
-		evsel->core.attr.defer_callchain = 0;
-}
-
-static void deferral_is_missing(void)
-{
-	if (perf_missing_features.defer_callchain)
-		return;
-
-	perf_missing_features.defer_callchain = true;
-	pr_debug2_peo("switching off deferred callchain support\n");
-	warn_by_name("The kernel has no deferred user callchains");
-}
-
 /**
  * evlist__config_defer_output - have the tracking event get the deferred callchains
  * @evlist: events with all else configured
  * @opts: what was asked for
  *
- * Where it cannot, and the kernel defers, another one becomes the tracking event; where
- * there is none that could be, callchains are not deferred.
- *
- * Where the samples are read in order, from a pipe or live, they wait for their
- * callchains in a queue that goes by their times: so they get one.
+ * A record is cut at the maximum depth of the event that it comes with, so that one has
+ * the largest of all. Samples that are read from a pipe wait for their callchains in a
+ * queue that goes by their times, so they get one.
  */
 void evlist__config_defer_output(struct evlist *evlist, const struct record_opts *opts)
 {
-	struct defer_needs needs = {}, more;
 	struct evsel *evsel, *output;
-	bool deferred = false;
+	bool deferred = false, possible;
+	unsigned int max_stack = 0;
 
 	if (evlist__empty(evlist))
 		return;
 
+	output = evlist__get_tracking_event(evlist);
+	possible = evsel__is_dummy_event(output) &&
+		   !(opts->read_in_order && opts->sample_time_set && !opts->sample_time);
+
 	/* Event terms, leader sampling and others can have taken the callchain away. */
 	evlist__for_each_entry(evlist, evsel) {
-		if (!evsel__can_defer_callchain(evsel))
-			evsel->core.attr.defer_callchain = 0;
-		if (evsel->core.attr.defer_callchain) {
-			deferred = true;
-			more = evsel__needs(evsel);
-			defer_needs__add(&needs, &more);
-		}
-		evsel->core.attr.defer_output = 0;
-	}
+		struct perf_event_attr *attr = &evsel->core.attr;
 
+		attr->defer_callchain &= possible && evsel__can_defer_callchain(evsel);
+		if (attr->defer_callchain) {
+			deferred = true;
+			max_stack = max(max_stack, attr->sample_max_stack ?:
+						   (unsigned int)sysctl__max_stack());
+		}
+	}
 	if (!deferred)
 		return;
 
-	output = evlist__get_tracking_event(evlist);
-	if (!evsel__can_output(output, &needs) && can_defer()) {
-		evlist__make_output(evlist, opts, &needs);
-		output = evlist__get_tracking_event(evlist);
-	}
-	if (!evsel__can_output(output, &needs)) {
-		pr_debug("'%s' is not on all CPUs, in all tasks or for all of a callchain, callchains are not deferred\n",
-			 evsel__name(output));
-		if (can_defer())
-			warn_by_name(evsel__why_no_output(output, &needs));
-		else
-			deferral_is_missing();
-		evlist__stop_deferral(evlist);
-		return;
-	}
-
+	output->core.attr.defer_output = 1;
+	output->core.attr.sample_max_stack = min(max_stack, (unsigned int)USHRT_MAX);
 	if (opts->read_in_order) {
-		if (opts->sample_time_set && !opts->sample_time) {
-			warn_by_name("No timestamps in a pipe");
-			evlist__stop_deferral(evlist);
-			return;
-		}
-		/* Without deferral they need none */
-		if (!can_defer()) {
-			deferral_is_missing();
-			evlist__stop_deferral(evlist);
-			return;
-		}
 		evlist__for_each_entry(evlist, evsel)
 			evsel__set_sample_bit(evsel, TIME);
 	}
-
-	output->core.attr.defer_output = 1;
-}
-
-/**
- * evsel__detect_missing_deferral - find out if the kernel does not know deferral
- * @evsel: event that the kernel refused with EINVAL
- *
- * There are many reasons for an EINVAL. Deferral is lost for all events, so make
- * sure with an event that has nothing else to be refused for.
- *
- * Return: true when the event is to be tried again without.
- */
-bool evsel__detect_missing_deferral(struct evsel *evsel)
-{
-	const struct perf_event_attr *attr = &evsel->core.attr;
-
-	if (perf_missing_features.defer_callchain ||
-	    (!attr->defer_callchain && !attr->defer_output) || can_defer())
-		return false;
-
-	deferral_is_missing();
-	return true;
-}
-
-/**
- * evsel__disable_deferral - have the user callchain in each sample, as ever
- * @evsel: event that is not open
- */
-void evsel__disable_deferral(struct evsel *evsel)
-{
-	evsel->core.attr.defer_callchain = 0;
-	evsel->core.attr.defer_output = 0;
 }
 
 /**
  * evlist__defers_callchains - is there an event that gets deferred callchains?
- * @evlist: events, opened
+ * @evlist: events, configured
  *
  * Return: whether one of them has defer_output.
  */
@@ -675,117 +322,5 @@ bool evlist__defers_callchains(struct evlist *evlist)
 		if (evsel->core.attr.defer_output)
 			return true;
 	}
-
 	return false;
-}
-
-/**
- * evlist__note_max_stack - say where merged callchains are to be cut
- * @evlist: events, opened
- *
- * The kernel cuts immediate callchains, kernel and user frames together, at a
- * sysctl where the event has no maximum of its own. Merged ones are cut by
- * whoever reads the data, and that is not where or when it was recorded. The
- * kernel took the same value for the event, and is not asked for it: before the
- * event is open it is not known if that knows the field.
- */
-void evlist__note_max_stack(struct evlist *evlist)
-{
-	struct evsel *evsel;
-
-	evlist__for_each_entry(evlist, evsel) {
-		struct perf_event_attr *attr = &evsel->core.attr;
-
-		if (attr->defer_callchain && !attr->sample_max_stack)
-			attr->sample_max_stack = min(sysctl__max_stack(), USHRT_MAX);
-	}
-}
-
-/**
- * evsel__disable_turn - when to disable an event, among the others
- * @evsel: event
- *
- * Disabling the event with defer_output makes the kernel write the callchains
- * that samples still wait for, of tasks asleep in the kernel. There must be no
- * more samples after that, so it comes after all others. Before it come the
- * 'immediate' events, which follow the code that the samples run through.
- *
- * Return: 0 for the first turn, up to 2 for the last one.
- */
-int evsel__disable_turn(const struct evsel *evsel)
-{
-	if (evsel->core.attr.defer_output)
-		return 2;
-
-	return evsel->immediate ? 1 : 0;
-}
-
-/**
- * evsel__enable_turn - when to enable an event, among the others
- * @evsel: event
- *
- * A callchain that is ready before an event is there to take it is lost.
- *
- * Return: 0 for the first turn, 1 for the last one.
- */
-int evsel__enable_turn(const struct evsel *evsel)
-{
-	return evsel->core.attr.defer_output ? 0 : 1;
-}
-
-struct disabling {
-	struct evlist	*evlist;
-	bool		done;
-};
-
-static void *disabling__run(void *arg)
-{
-	struct disabling *disabling = arg;
-
-	evlist__disable(disabling->evlist);
-	/* Pairs with smp_load_acquire() in evlist__disable_reading(). */
-	smp_store_release(&disabling->done, true);
-	return NULL;
-}
-
-/**
- * evlist__disable_reading - disable all events while their buffers are read
- * @evlist: events, opened and mapped
- * @read: reads the buffers; an error, which is negative, ends the reading
- * @arg: for @read
- *
- * Disabling the event with defer_output makes the kernel write a callchain for each
- * task asleep that has samples, all at once. There may be more of them than the buffers
- * have room for. Who reads gets a moment to make some; what has none then is lost. So a
- * thread of its own disables the events, and @read is called by this one until that is
- * done. Where there can be no such thread this one does both, one after the other.
- *
- * Signals are left to the threads that there were.
- *
- * Return: 0, or the first error of @read; the events are disabled anyway.
- */
-int evlist__disable_reading(struct evlist *evlist, int (*read)(void *arg), void *arg)
-{
-	struct disabling disabling = { .evlist = evlist, };
-	sigset_t all, saved;
-	pthread_t thread;
-	int err = 0, ret;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &saved);
-	ret = pthread_create(&thread, NULL, disabling__run, &disabling);
-	pthread_sigmask(SIG_SETMASK, &saved, NULL);
-	if (ret) {
-		evlist__disable(evlist);
-		return 0;
-	}
-
-	/* Pairs with smp_store_release() in disabling__run(). */
-	while (!err && !smp_load_acquire(&disabling.done)) {
-		err = min(read(arg), 0);
-		/* Leave a CPU that it shares to the other one */
-		usleep(100);
-	}
-	pthread_join(thread, NULL);
-	return err;
 }
