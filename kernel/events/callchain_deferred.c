@@ -148,8 +148,10 @@ static void perf_defer_callback(struct unwind_work *work,
 
 /*
  * Request the stack and note the session. Interrupts are off, so no hand-out comes between.
- * Whether they were on is told by @regs: perf_swevent_event() has turned them off. User
- * registers are those of this kernel entry.
+ *
+ * @regs tell whether interrupts were on where the event was hit. The present flag does not:
+ * perf_swevent_event() has them off. An event that was hit in user space is always inside
+ * of the kernel entry.
  */
 static int perf_defer_request(struct perf_event *event, struct pt_regs *regs, u64 *cookie)
 {
