@@ -183,6 +183,16 @@ void unwind_cookie_preset(unsigned int cpu, u32 count)
 	per_cpu(cookie_count, cpu) = count;
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_cookie_preset);
+
+unsigned int unwind_buffers_max(void)
+{
+	struct unwind_buffers *space;
+
+	guard(rcu)();
+	space = rcu_dereference(buffers);
+	return space ? space->max : 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(unwind_buffers_max);
 #endif
 
 /*
@@ -449,6 +459,7 @@ void __unwind_deferred_flush(void)
 	if (state & UNWIND_PENDING)
 		hand_out(info, &trace, walk(info, state, &trace, true), 0);
 }
+EXPORT_SYMBOL_IF_KUNIT(__unwind_deferred_flush);
 
 /*
  * Hand out on the way to user space. If a page has to be brought first, and this is not
@@ -464,11 +475,15 @@ static unsigned long walk_and_hand_out(struct unwind_task_info *info, bool last)
 	guard(preempt)();
 	for (;;) {
 		state = READ_ONCE(info->state);
-		if (!(state & UNWIND_PENDING) && !info->owed)
+		if (!(state & (UNWIND_PENDING | UNWIND_FAULT)) && !READ_ONCE(info->owed))
 			return 0;
 		valid = walk(info, state, &trace, false);
+		unwind_test_point(info);
 
 		guard(irq)();
+		/* Until here another place hands out a short stack, and notes who is owed. */
+		if (unlikely(state & UNWIND_FAULT))
+			change_state(info, UNWIND_FAULT, 0);
 		now = READ_ONCE(info->state);
 		/* An interrupt has handed out this stack as gone, and opened another one. */
 		if (unlikely((state ^ now) >> UNWIND_COOKIE_SHIFT)) {
@@ -478,7 +493,6 @@ static unsigned long walk_and_hand_out(struct unwind_task_info *info, bool last)
 		if (unlikely(!(now & UNWIND_PENDING) && !info->owed))
 			return 0;
 		if (unlikely(trace.absent) && !last) {
-			/* From here on another place hands out a short stack. */
 			change_state(info, 0, UNWIND_FAULT);
 			return trace.absent;
 		}
@@ -497,11 +511,9 @@ VISIBLE_IF_KUNIT void unwind_deferred_task_work(struct callback_head *head)
 	/* From here on a request queues the work again. */
 	change_state(info, UNWIND_QUEUED, 0);
 
-	while ((addr = walk_and_hand_out(info, !pages))) {
-		/* The task may sleep here and be switched out. */
+	/* The task may sleep where it brings a page, and be switched out. */
+	while ((addr = walk_and_hand_out(info, !pages)))
 		pages = unwind_user_bring(addr) ? pages - 1 : 0;
-		change_state(info, UNWIND_FAULT, 0);
-	}
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_task_work);
 
@@ -525,13 +537,16 @@ void unwind_deferred_exec(void)
 		/* Also without a client: one may register during the execve(). */
 		__unwind_deferred_flush();
 		state = READ_ONCE(info->state);
+		unwind_test_point(info);
 		if (state & UNWIND_PENDING ||
 		    !try_cmpxchg64_local(&info->state, &state, state & ~cookie))
 			continue;
+		unwind_test_point(info);
 		/* Until the mark is set an NMI may open a stack. Then do it again. */
 		arch_unwind_entry_mark();
 	} while (has_cookie(READ_ONCE(info->state)));
 }
+EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_exec);
 
 /**
  * unwind_deferred_confirm - the user registers are about to be changed
@@ -550,6 +565,7 @@ void unwind_deferred_confirm(void)
 	if (unlikely(READ_ONCE(info->state) & UNWIND_UNPROVEN) && !registers_moved(info))
 		change_state(info, UNWIND_UNPROVEN, 0);
 }
+EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_confirm);
 
 /**
  * unwind_deferred_task_init - a new task has requested nothing
@@ -561,6 +577,7 @@ void unwind_deferred_task_init(struct task_struct *task)
 	init_task_work(&task->unwind_info.work, unwind_deferred_task_work);
 	arch_unwind_entry_unmark(task);
 }
+EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_task_init);
 
 static void buffers_free(struct unwind_buffers *space)
 {

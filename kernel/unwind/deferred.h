@@ -13,6 +13,7 @@ void unwind_deferred_task_work(struct callback_head *head);
 #if IS_ENABLED(CONFIG_UNWIND_KUNIT_TEST)
 
 void unwind_cookie_preset(unsigned int cpu, u32 count);
+unsigned int unwind_buffers_max(void);
 
 /*
  * Called between any two steps of a request or a hand-out, so that a test can nest a
