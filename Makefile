@@ -32,12 +32,7 @@ unexport CMD
 # for how long make demo takes
 export DEMO_BEGUN := $(if $(filter demo,$(MAKECMDGOALS)),$(shell date +%s))
 export KERNEL_SRC JOBS ACCEL LAYER PEER_PERF SERIES
-# ahead of its export, which makes an empty one of what is not there
-CHECK_MINUTES ?= 75
-export STRESS_SECONDS FUZZ_SECONDS FUZZ_EVENTS_SECONDS CHECK_MINUTES
-# from when on they count
-CHECK_BEGAN ?= $(if $(filter check,$(MAKECMDGOALS)),$(shell date +%s))
-export CHECK_BEGAN := $(CHECK_BEGAN)
+export STRESS_SECONDS FUZZ_SECONDS FUZZ_EVENTS_SECONDS
 
 SMP ?= 2
 MEM ?= 2G
@@ -55,18 +50,16 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 	--env PATH=$(build)/perf:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 	--env PERF_EXEC_PATH=$(build)/linux-6.12/tools/perf $(ARGS)
 
-.PHONY: vm-run help demo check check-configs check-steps check-debug check-kcsan \
-	check-base check-64 check-mutants \
-	tree tree-add \
+.PHONY: vm-run help demo check check-all tree tree-add \
 	kernel kernel-base kernel-64 kernel-base-64 kernel-debug kernel-kcsan perf vm \
 	series refresh \
-	packages packages-tree packages-demo packages-check bench-kernel bench-perf fuzz clean
+	packages packages-tree packages-demo packages-check packages-all bench-kernel bench-perf fuzz clean
 .NOTPARALLEL:
 
 help:
 	@echo 'The two commands:'
 	@echo '  make demo              install, build, boot, profile, show; leaves build/demo/'
-	@echo '  make check             the tests; TAP and logs in build/check/'
+	@echo '  make check             what every change has to pass; TAP and logs in build/check/'
 	@echo
 	@echo 'The parts:'
 	@echo '  make packages          install what is missing (apt); scripts/packages --list'
@@ -78,15 +71,8 @@ help:
 	@echo '  make kernel            build/kernel/arch/x86/boot/bzImage'
 	@echo '  make kernel-debug      the same with KASAN, lockdep and more: build/kernel-debug/'
 	@echo '  make kernel-kcsan      the same, watching for data races: build/kernel-kcsan/'
-	@echo '  make check-debug       of make check, what runs on kernel-debug'
-	@echo '  make check-kcsan       the kernel'"'"'s tests and the stress on kernel-kcsan'
-	@echo '  make check-base        of make check, what runs on the base'"'"'s own kernel'
-	@echo '  make check-64          the kernel'"'"'s tests on one without 32-bit programs, and what'
-	@echo '                         a system call takes there (kernel-64, kernel-base-64)'
-	@echo '  make check-mutants     takes one behaviour after the other out of the kernel: the'
-	@echo '                         kselftests must fail; scripts/mutants --list'
-	@echo '  make check-configs     of make check, W=1 and sparse in other configurations'
-	@echo '  make check-steps       what each commit of the series touches builds'
+	@echo '  make check-all         all tests; scripts/check --list names the layers, and'
+	@echo '                         LAYER= some of them'
 	@echo '  make perf              build/perf/perf'
 	@echo '  make vm                a shell in the guest'
 	@echo '  make vm CMD='"'...'"'      one command there; make ends with its exit status, which'
@@ -115,24 +101,23 @@ help:
 	@echo '  TIMEOUT=SECONDS        vm, demo: for what is run there (600); 0: none'
 	@echo '  ACCEL=auto|tcg|kvm     auto: KVM if a probe boot proves it, else TCG'
 	@echo "  ARGS='...'             vm: more options for qemu/run (qemu/run --help); check:"
-	@echo '                         more for scripts/check; check-mutants: for scripts/mutants'
-	@echo '                         (the names of some); bench-kernel, bench-perf: for'
+	@echo '                         more for scripts/check; bench-kernel, bench-perf: for'
 	@echo '                         bench/kernel, bench/perf (--large 20000000: the memory'
 	@echo '                         for so many samples)'
 	@echo '  PEER_PERF=PERF         bench-perf: another perf, measured beside them'
 	@echo '  FUZZ_SECONDS=N         fuzz: how long (600)'
-	@echo "  LAYER='a b'            check: these layers only; scripts/check --list"
-	@echo '  CHECK_MINUTES=75       check: what the last layers (stress, debug, base, configs)'
-	@echo '                         could not do in so many is skipped, and named; 0, or'
-	@echo '                         with LAYER=: no limit'
-	@echo '  STRESS_SECONDS=300     check, check-kcsan: how long the stress runs'
-	@echo '  FUZZ_EVENTS_SECONDS=60 check, check-kcsan: and the fuzzer of perf_event_open()'
+	@echo "  LAYER='a b'            check, check-all: these layers only; scripts/check --list"
+	@echo '  STRESS_SECONDS=N       check, check-all: how long the stress runs (60, 300)'
+	@echo '  FUZZ_EVENTS_SECONDS=60 check-all: and the fuzzer of perf_event_open()'
 	@echo '  JOBS=N                 compilers at once (all CPUs)'
 	@echo '  VERSION=N              series: [PATCH vN ...]'
 
 # what a target needs and no more; the largest set that is asked for comes first
 packages packages-check:
 	@scripts/packages check
+
+packages-all:
+	@scripts/packages all
 
 packages-tree:
 	@scripts/packages tree
@@ -160,7 +145,7 @@ kernel-base: packages-demo
 	@scripts/tree --build $(build) --base-only
 	@scripts/build kernel-base
 
-# without 32-bit programs, for check-64
+# without 32-bit programs, for the layer 64
 kernel-64: packages-demo tree
 	@scripts/build $@
 
@@ -168,7 +153,7 @@ kernel-base-64: packages-demo
 	@scripts/tree --build $(build) --base-only
 	@scripts/build $@
 
-# what checks itself, for the layers debug and stress, and for check-kcsan
+# what checks itself, for the layers debug, stress and failures, and for kcsan
 kernel-debug kernel-kcsan: packages-demo tree
 	@scripts/build $@
 
@@ -226,28 +211,8 @@ demo: kernel perf
 check: packages-check
 	@scripts/check --build $(build) $(ARGS)
 
-check-configs: packages-check tree
-	@scripts/check --build $(build) --no-build $(ARGS) configs
-
-check-steps: packages-check tree
-	@scripts/check --build $(build) --no-build $(ARGS) steps
-
-check-debug: packages-check
-	@LAYER='debug stress' scripts/check --build $(build) $(ARGS)
-
-check-kcsan: packages-check
-	@LAYER=kcsan scripts/check --build $(build) $(ARGS)
-
-check-base: packages-check
-	@LAYER=base scripts/check --build $(build) $(ARGS)
-
-check-64: packages-check
-	@LAYER=64 scripts/check --build $(build) $(ARGS)
-
-check-mutants: packages-check tree
-	@scripts/mutants --build $(build) --edit
-	@scripts/build kernel-mutants
-	@scripts/mutants --build $(build) $(ARGS)
+check-all: packages-all
+	@scripts/check --all --build $(build) $(ARGS)
 
 clean:
 	@scripts/clean $(build)

@@ -484,6 +484,8 @@ def run_scripts(layer):
     layer.test("what could not be made is not tested as it was before",
                not_made, os.path.join(layer.dir, "not-made"))
     layer.test("TAP is read as it is meant", tap)
+    layer.test("what is skipped has failed, or may be", skips,
+               os.path.join(layer.dir, "skips"))
     layer.test("every script parses; shellcheck has nothing to say", lint)
     layer.test("nothing but the series in the series' directories",
                only_series)
@@ -1004,6 +1006,24 @@ def tap():
         "# ok 1 a\nnot ok 1 selftests: unwind: x # exit=1\n")]
     if outer != ["ok", "not ok"]:
         raise Failure(f"a program that failed is {outer}")
+
+
+def skips(work):
+    """What a test that is skipped comes to."""
+    module = check_module()
+    for name, why, wanted in (
+            ("kselftest", "needs two CPUs", "not ok"),
+            ("kselftest", "/dev/kvm: No such device; a CPU with svm, and x?", "skip"),
+            ("kselftest", "the kernel runs no 32-bit programs: x", "not ok"),
+            ("64", "the kernel runs no 32-bit programs: x", "skip")):
+        check = module.Check(work)
+        os.makedirs(check.out, exist_ok=True)
+        layer = module.Layer(name, "", None)
+        layer.check = check
+        layer.tap(f"1..1\nok 1 - a # SKIP {why}\n", "x", "x.log")
+        check.lanes.shutdown()
+        if layer.results[0][:2] != ("a", wanted):
+            raise Failure(f"{name}: {why}: {layer.results}")
 
 
 def not_made(work):
