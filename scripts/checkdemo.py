@@ -40,7 +40,7 @@ def demo(layer, name, own=""):
     log = layer.log(f"{name}.log")
     command = [os.path.join(TOP, "scripts", "demo"), "--build", build, "--out",
                out]
-    if own and layer.check.builds and \
+    if own and layer.check.may_build and \
             os.path.realpath(build) == os.path.join(TOP, "build"):
         command = ["make", "demo", f"CMD={own}", f"DEMO_OUT={out}"]
     with open(log, "w") as f:

@@ -1021,7 +1021,7 @@ def skips(work):
         layer = module.Layer(name, "", None)
         layer.check = check
         layer.tap(f"1..1\nok 1 - a # SKIP {why}\n", "x", "x.log")
-        check.lanes.shutdown()
+        check.end()
         if layer.results[0][:2] != ("a", wanted):
             raise Failure(f"{name}: {why}: {layer.results}")
 
@@ -1031,37 +1031,38 @@ def not_made(work):
     module = check_module()
     ran = []
 
-    def layer(name, *failing, **more):
-        def run(self):
-            ran.append(name)
-            for test in failing:
-                self.not_ok(test, "of no use")
-            self.ok("something")
-        return module.Layer(name, "", run, **more)
+    def layer(name, *needs):
+        return module.Layer(name, "", lambda self: ran.append(self.name)
+                            or self.ok("something"), needs=needs)
 
-    def results(*layers):
+    scripts = os.path.join(work, "scripts")
+    os.makedirs(scripts)
+    for name in ("tree", "build"):
+        with open(os.path.join(scripts, name), "w") as f:
+            f.write('#!/bin/sh\ncase " $BAD " in *" ${1#--} "*) echo no $1; exit 1 ;; '
+                    'esac\n')
+        os.chmod(os.path.join(scripts, name), 0o755)
+    module.TOP = work
+    module.SOURCES = {}
+    goals = ("tree", "kernel-debug", "perf-fuzz")
+    # scripts/tree is called with --build
+    for bad, wanted in (("", ["a", "b", "c", "d"]), ("kernel-debug", ["a", "c"]),
+                        ("build", [])):
         ran.clear()
+        os.environ["BAD"] = bad
         check = module.Check(work)
-        check.layers = layers
+        check.builds = module.Builds(check, goals)
+        layers = [layer("a", "tree"), layer("b", "kernel-debug"),
+                  layer("c", "perf-fuzz"), layer("d", *goals)]
         try:
-            for one in layers:
-                module.run_layers(check, [one])
+            check.run(layers)
         finally:
-            check.lanes.shutdown()
-        return ran, [r[1] for r in layers[-1].results]
-
-    debug = {"kernels": ["kernel-debug"]}
-    for layers, wanted in (
-            ((layer("build", "no warning"), layer("x")), ["build", "x"]),
-            ((layer("build", "make kernel"), layer("x")), ["build"]),
-            ((layer("build", "make tree"), layer("x")), ["build"]),
-            ((layer("kernels", "make kernel-debug"), layer("x", **debug)),
-             ["kernels"]),
-            ((layer("kernels", "make kernel-kcsan"), layer("x", **debug)),
-             ["kernels", "x"])):
-        found, last = results(*layers)
-        if found != wanted or last != ["ok" if "x" in wanted else "not ok"]:
-            raise Failure(f"{found} ran, not {wanted}; {last}")
+            check.end()
+            del os.environ["BAD"]
+        results = [[status for _, status, _ in one.results] for one in layers]
+        if sorted(ran) != wanted or results != [
+                ["ok" if one.name in wanted else "not ok"] for one in layers]:
+            raise Failure(f"{bad} failed: {ran} ran, not {wanted}; {results}")
 
 
 def only_series():
@@ -1338,7 +1339,7 @@ def run_guest_rare(layer):
                 assert f.read() == f"{status}\n", result
         assert "fine $(shell exit) ${\n" in result.stdout, result
 
-    if check.builds and \
+    if check.may_build and \
             os.path.realpath(check.build) == os.path.join(TOP, "build"):
         layer.test("make vm ends with its command's status, and leaves it",
                    front_door)
