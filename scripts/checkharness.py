@@ -757,6 +757,10 @@ def packages(layer):
     stops("^    git$", args=["tree"], silent=("gcc", *tests))
     stops("installs nothing", *[f"^    {name}$" for name in tests],
           args=["--check", "check"])
+    # no cross compiler where gcc makes 32-bit programs
+    fake("gcc", "case $* in '-m32 '*) exec cat >/dev/null ;; esac; exit 1\n")
+    stops("^    gcc-", args=["--check", "all"],
+          silent=("gcc-i686-linux-gnu", "libc6-dev-i386-cross"))
     # nothing of what apt would remove is removed
     fake("dpkg-query", "exit 1\n")
     fake("apt-get", "case \" $* \" in *' -s '*) printf 'Remv x32 [1]\\nRemv "

@@ -583,6 +583,18 @@ def outside_make(*others):
             if not k.startswith("MAKE") and k not in (*told, *others)}
 
 
+def compiler_32():
+    """What makes 32-bit programs here, with their C library."""
+    for command in ["gcc", "-m32"], ["i686-linux-gnu-gcc"]:
+        if shutil.which(command[0]) and not subprocess.run(
+                [*command, "-static", "-x", "c", "-o", "/dev/null", "-"],
+                input=b"int main(void) { return 0; }\n",
+                stderr=subprocess.DEVNULL).returncode:
+            return command
+    raise Failure("neither gcc -m32 nor i686-linux-gnu-gcc makes a program; "
+                  "scripts/packages check installs what is missing")
+
+
 def install_kselftests(build, headers, objects, log):
     """Builds the kselftests in @objects, with the kernel's headers, which are
     made in @headers; returns where they are installed."""
