@@ -58,6 +58,7 @@ int unwind_deferred_init(struct unwind_work *work, unwind_callback_t func,
 void unwind_deferred_cancel(struct unwind_work *work);
 int unwind_deferred_request_irqsoff(struct unwind_work *work, bool irqs_on,
 				    u64 *cookie);
+bool unwind_deferred_requested(const struct unwind_work *work, u64 *cookie);
 void unwind_deferred_task_init(struct task_struct *task);
 void unwind_deferred_exec(void);
 void unwind_deferred_confirm(void);

@@ -161,6 +161,12 @@ static int perf_defer_request(struct perf_event *event, struct pt_regs *regs, u6
 	unsigned long flags;
 	int ret;
 
+	/* Nearly all samples of a kernel entry but the first. There is nothing to note. */
+	old = READ_ONCE(current->perf_defer_max);
+	if (test_bit(slot, &current->perf_defer_sessions) && old >= max &&
+	    unwind_deferred_requested(&perf_defer_work, cookie))
+		return 1;
+
 	local_irq_save(flags);
 	ret = unwind_deferred_request_irqsoff(&perf_defer_work, irqs_on, cookie);
 	if (likely(ret >= 0)) {

@@ -242,6 +242,7 @@ static bool registers_moved(const struct unwind_task_info *info)
  * an NMI has changed the state, and @state is the new one.
  */
 static __always_inline bool open_stack(struct unwind_task_info *info, u64 *state,
+				       const struct unwind_user_regs *now,
 				       struct pt_regs *regs)
 {
 	u64 new = new_cookie() | (*state & (UNWIND_QUEUED | UNWIND_FAULT));
@@ -251,7 +252,11 @@ static __always_inline bool open_stack(struct unwind_task_info *info, u64 *state
 
 	*state = new;
 	unwind_test_point(info);
-	arch_unwind_user_regs(&info->regs, regs);
+	info->regs.ip = now->ip;
+	info->regs.sp = now->sp;
+	info->regs.fp = now->fp;
+	info->regs.at_entry = now->at_entry;
+	arch_unwind_user_code(&info->regs, regs);
 	unwind_test_point(info);
 	return true;
 }
@@ -289,7 +294,7 @@ __unwind_request(struct unwind_task_info *info, struct pt_regs *regs, u64 mine,
 			if (unlikely(!may_open || (again && (state & UNWIND_MAX_WORKS) ==
 						   UNWIND_MAX_WORKS)))
 				return -EAGAIN;
-			if (!again && unlikely(!open_stack(info, &state, regs)))
+			if (!again && unlikely(!open_stack(info, &state, &now, regs)))
 				continue;
 			new = state | mine | UNWIND_QUEUED | flag;
 		}
@@ -367,6 +372,32 @@ int unwind_deferred_request_irqsoff(struct unwind_work *work, bool irqs_on,
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_request_irqsoff);
 
+/**
+ * unwind_deferred_requested - is a request of a client pending?
+ * @work:	the client
+ * @cookie:	set to the name of the stack, if there is one
+ *
+ * For the further requests of a kernel entry, as unwind_deferred_request_irqsoff() that
+ * returns 1, at less cost. If interrupts are on the callback may run before this returns.
+ *
+ * Context: Any, NMI included.
+ * Return: whether the stack of the current task is pending for @work.
+ */
+bool unwind_deferred_requested(const struct unwind_work *work, u64 *cookie)
+{
+	struct unwind_task_info *info = &current->unwind_info;
+	u64 state = READ_ONCE(info->state);
+	struct unwind_user_regs now __uninitialized;
+	int bit = READ_ONCE(work->bit);
+
+	if (bit < 0 || !(state & BIT_ULL(bit)))
+		return false;
+	arch_unwind_user_place(&now, task_pt_regs(current));
+	*cookie = state >> UNWIND_COOKIE_SHIFT;
+	return same_place(&info->regs, &now);
+}
+EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_requested);
+
 /*
  * Walk the stack into a buffer of this CPU. With @irqs_off it is another one than without,
  * as an interrupt may hand out during the walk of the work function. False: user space
@@ -418,7 +449,7 @@ static void hand_out(struct unwind_task_info *info, struct unwind_stacktrace *tr
 	u64 state = READ_ONCE(info->state), owed = 0;
 
 	trace->again = unlikely(state & UNWIND_FAULT);
-	if (likely(!trace->again))
+	if (unlikely(info->owed && !trace->again))
 		swap(owed, info->owed);
 
 	if (likely(valid)) {

@@ -184,7 +184,8 @@ static __always_inline bool fp_step(const struct unwind_user_state *state,
 
 /*
  * Follow frame records. One copy is compiled for each word size, so that the 64-bit loop
- * knows nothing of segments. It takes two frames a round, and 13 instructions a frame.
+ * knows nothing of segments. It takes four frames a round, and some 12.5 instructions a
+ * frame.
  */
 static __always_inline unsigned int
 fp_walk_word(struct unwind_user_state *to, unsigned long *entries,
@@ -200,21 +201,22 @@ fp_walk_word(struct unwind_user_state *to, unsigned long *entries,
 		.cfa	= DIV_ROUND_UP(state.cfa, word),
 		.ra	= -1UL,
 	};
+	int i;
 
 	pagefault_disable();
 	arch_unwind_user_begin();
 	to->fp = 0;
-	if (left & 1) {
+	for (; left & 3; left++) {
 		if (!fp_step(&state, &walk, &end[left], limit, word))
 			goto out;
-		left++;
 	}
-	for (; left; left += 2) {
-		if (!fp_step(&state, &walk, &end[left], limit, word))
-			goto out;
-		if (!fp_step(&state, &walk, &end[left + 1], limit, word)) {
-			left++;
-			goto out;
+	for (; left; left += 4) {
+#pragma GCC unroll 4
+		for (i = 0; i < 4; i++) {
+			if (!fp_step(&state, &walk, &end[left + i], limit, word)) {
+				left += i;
+				goto out;
+			}
 		}
 	}
 	/* Or else the compiler keeps @walk.fp in words and in bytes inside of the loop. */

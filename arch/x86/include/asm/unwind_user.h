@@ -55,8 +55,8 @@ arch_unwind_user_place(struct unwind_user_regs *dst, const struct pt_regs *regs)
 }
 
 /**
- * arch_unwind_user_regs - note the registers for a walk of the current task's user stack
- * @dst:	filled in
+ * arch_unwind_user_code - note what code the current task runs in user space
+ * @dst:	word, cs_base and ss_base are set
  * @regs:	the user registers of the current task
  *
  * @dst->word is 0 for a stack that cannot be walked: in vm86 mode, for registers that are
@@ -66,9 +66,8 @@ arch_unwind_user_place(struct unwind_user_regs *dst, const struct pt_regs *regs)
  * Context: Any, NMI included.
  */
 static __always_inline void
-arch_unwind_user_regs(struct unwind_user_regs *dst, const struct pt_regs *regs)
+arch_unwind_user_code(struct unwind_user_regs *dst, const struct pt_regs *regs)
 {
-	arch_unwind_user_place(dst, regs);
 	dst->cs_base = 0;
 	dst->ss_base = 0;
 
@@ -83,6 +82,20 @@ arch_unwind_user_regs(struct unwind_user_regs *dst, const struct pt_regs *regs)
 		dst->word = 4;
 	else
 		arch_unwind_user_segments(dst, regs);
+}
+
+/**
+ * arch_unwind_user_regs - note the registers for a walk of the current task's user stack
+ * @dst:	filled in
+ * @regs:	the user registers of the current task
+ *
+ * Context: Any, NMI included.
+ */
+static __always_inline void
+arch_unwind_user_regs(struct unwind_user_regs *dst, const struct pt_regs *regs)
+{
+	arch_unwind_user_place(dst, regs);
+	arch_unwind_user_code(dst, regs);
 }
 
 /*
