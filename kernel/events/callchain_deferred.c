@@ -217,7 +217,7 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	unsigned int contexts = sysctl_perf_event_max_contexts_per_stack;
 	u32 max_stack = event->attr.sample_max_stack;
 	struct perf_callchain_entry *entry;
-	u64 cookie __uninitialized;
+	u64 cookie;
 	int ret = -EAGAIN;
 
 	/* A guest's user stack is not this task's; BPF programs know nothing of cookies. */

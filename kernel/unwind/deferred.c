@@ -160,7 +160,7 @@ static struct unwind_buffers __rcu *buffers;
 /* The lower half of the cookies of a CPU; the upper one is the CPU's number. */
 static DEFINE_PER_CPU(u32, cookie_count);
 
-static_assert(order_base_2(NR_CPUS) + 32 <= 64 - UNWIND_COOKIE_SHIFT);
+static_assert(order_base_2(CONFIG_NR_CPUS) + 32 <= 64 - UNWIND_COOKIE_SHIFT);
 
 static u64 new_cookie(void)
 {
@@ -363,8 +363,12 @@ int unwind_deferred_request_irqsoff(struct unwind_work *work, bool irqs_on,
 	if (unlikely(err))
 		return err;
 
-	/* Cannot fail: it does so only for an exiting task, which was refused above. */
-	if (!(before & UNWIND_QUEUED))
+	/*
+	 * Who joins leaves that to the first one. The work may even have begun, and has
+	 * cleared UNWIND_QUEUED, but it has not taken what is pending. Adding it cannot
+	 * fail: it does so only for an exiting task, which was refused above.
+	 */
+	if (!(before & (UNWIND_QUEUED | UNWIND_PENDING)))
 		task_work_add(current, &info->work,
 			      nmi ? TWA_NMI_CURRENT : TWA_RESUME | TWAF_NO_ALLOC);
 
