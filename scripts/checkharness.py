@@ -855,13 +855,14 @@ do_syscall_64:
 .size do_syscall_64, . - do_syscall_64
 .type syscall_exit_to_user_mode, @function
 syscall_exit_to_user_mode:
+	test	%eax, %eax
+	je	{to}
 	{clear}
-	{end}
+1:	call	handler
+2:	{end}
 .size syscall_exit_to_user_mode, . - syscall_exit_to_user_mode
-{fpu}
 handler: ret
 other: ret
-__fentry__: ret
 .data
 {data}
 counter: .quad 0
@@ -871,13 +872,13 @@ counter: .quad 0
 def other_exit_paths(layer):
     """scripts/same-exit-path on a pair that is the same, and on those that are
     not."""
-    old, new = (f"andl ${mask}, 0x10(%rdi)"
-                for mask in ("0xfffffff9", "0xffffffe1"))
+    old, new, alone = (f"andl ${mask}, 0x10(%rdi)" for mask in (
+        "0xfffffff9", "0xfffffff1", "0xfffffff7"))
 
     def link(name, **here):
         source, image = layer.log(f"{name}.S"), layer.log(f"{name}.elf")
         values = {"before": "", "callee": "handler", "more": "", "end": "ret",
-                  "clear": new, "data": "", "fpu": "", **here}
+                  "clear": new, "data": "", "to": "1f", **here}
         with open(source, "w") as f:
             f.write(EXIT_PATH.format(**values))
         subprocess.run(["gcc", "-nostdlib", "-static", "-o", image, source,
@@ -896,68 +897,33 @@ def other_exit_paths(layer):
                           f"\n{result.stdout}")
 
     base = link("base", clear=old)
-    compare(0, "the mask is 0xffffffe1", base, link("series"))
+    compare(0, "the mask is 0xfffffff1", base, link("series"))
     # it lies elsewhere, as does what it looks at
-    compare(0, "the mask is 0xffffffe1", base, link(
+    compare(0, "the mask is 0xfffffff1", base, link(
         "moved", before=".space 0x1234", data=".space 0x568"))
     for name, says, here in (
             ("nop", "+nop", {"more": "nop"}),
-            ("twice", "+andl", {"more": "andl $0xffffffe7, 0x10(%rdi)"}),
+            ("twice", "+andl", {"more": alone}),
+            ("unmarked", "+andl", {"clear": old}),
             ("callee", "+call <other>", {"callee": "other"}),
-            ("where", "+andl", {"clear": new.replace("rdi", "rsi")}),
-            ("bits", "+andl", {"clear": new.replace("e1", "c1")}),
+            ("where", "+clear", {"clear": new.replace("rdi", "rsi")}),
+            ("bits", "+andl", {"clear": new.replace("f1", "e1")}),
             ("less", "-ret", {"end": ""}),
             ("longer", "+ret", {"end": "ret; ret"})):
         compare(1, says, base, link(name, **here))
-    compare(2, "the mask is in none of", base, link("none", clear="nop"))
+    # it is a jump to another instruction
+    compare(1, "+je", base, link("jump", to="2f"))
+    none = link("none", clear="")
+    compare(2, "no mask in any of", none, none)
 
-    # without COMPAT: a test for flags, and what is behind it is not compared; and
-    # the function that loads the FPU's registers
-    flags = "test ${}, {}; je 1f; call other; {} 1:"
-    more = flags.format("0xc0800", "%ebx", "call handler;")
-
-    def fpu(name, body):
-        return f""".globl {name}
-.type {name}, @function
-{name}:
-	test	$0x1, %al
-	jne	1f
-	{body}
-1:	ret
-.size {name}, . - {name}
-"""
-
-    old = fpu("switch_fpu_return",
-              "call __fentry__; mov 0x12(%rbx), %eax; lock andb $0xbf, 0x1(%rbx)")
-    name = "switch_fpu_return_to_user"
-    clear = "mov 0x34(%rbx), %eax; lock andq $0xfffffffffff3bfff, (%rbx)"
-    new = fpu(name, clear)
-    base = link("base-64", clear=flags.format("0x800", "%ebx", ""), fpu=old,
-                callee="switch_fpu_return")
-    # the compiler may look at a byte of them
-    base_byte = link("base-byte-64", clear=flags.format("0x8", "%bh", ""), fpu=old,
-                     callee="switch_fpu_return")
-    for one in (base, base_byte):
-        compare(0, "the mask is 0xc0800", one, link("series-64", clear=more, fpu=new,
-                                                    callee=name))
-    for part, says, here in (
-            ("more", "+nop", {"more": "nop"}),
-            ("before", "+nop", {"clear": "nop; " + more}),
-            ("callee", "+call <other>", {"callee": "other"}),
-            ("fpu", "+nop", {"fpu": fpu(name, "nop; " + clear)}),
-            ("fpu-less", "-clear flags", {"fpu": fpu(name, "mov 0x34(%rbx), %eax")}),
-            ("fpu-flags", "clears ['0x44000']", {
-                "fpu": fpu(name, clear.replace("f3", "fb"))}),
-            ("fpu-none", "there is none", {"fpu": fpu("other_fpu", clear),
-                                           "callee": "handler"})):
-        compare(1, says, base, link(f"{part}-64", **{
-            "clear": more, "fpu": new, "callee": name, **here}))
-    compare(2, "0 times in the series", base, link(
-        "bits-64", clear=flags.format("0x1c0800", "%ebx", ""), fpu=new, callee=name))
-    compare(2, "nothing tests for the flags", *[link(
-        f"nothing-{part}-64", clear="nop", fpu=here, callee=callee)
-        for part, here, callee in (("base", old, "switch_fpu_return"),
-                                   ("series", new, name))])
+    # without COMPAT one instruction is more
+    compare(0, "the mask is 0xfffffff7", none, link("series-64", clear=alone))
+    for name, says, here in (
+            ("twice-64", "+andl", {"clear": alone + "; " + alone}),
+            ("nop-64", "+nop", {"clear": alone + "; nop"}),
+            ("jump-64", "+je", {"clear": alone, "to": "2f"}),
+            ("bits-64", "+andl", {"clear": alone.replace("f7", "e7")})):
+        compare(1, says, none, link(name, **here))
 
 
 def lint():
