@@ -16,25 +16,17 @@
  * be built with the headers of any kernel, and runs on one without the series,
  * where it leaves out the deferred modes.
  *
- * What it costs that two threads take turns, through pipes, where nothing is traced:
- * each of their calls returns to user space behind a switch of tasks, and has the
- * FPU's registers to load. That is the mode untraced-switch, and a call a turn.
- *
- * And what a profile of the whole system costs that is set up and ends again, by
- * the number of threads there are, which are asleep and not sampled. That is the
- * time of the thread which does it, without what it waits for; and, as "cancel",
- * that of the kernel's workers behind it, which end what a closed file leaves.
+ * And what a context switch costs: two threads take turns through pipes, where nothing is
+ * traced; beside a profile of the whole system that samples neither; and with a sample of
+ * each switch. The switches are counted, too, and a turn of two of them is timed.
  *
  * usage: getppid [ROUNDS [MODE EVENTS [DEPTH]]]
  *
  * Output, a line a figure: mode events depth cost frames bytes
- *	cost	the least of all rounds, nanoseconds a call, in thousandths
+ *	cost	the least of all rounds, nanoseconds a call or a switch, in thousandths
  *	frames	user addresses of a stack
- *	bytes	of the buffer, for a call
- * What a part of a profile costs is a mode of its own, such as deferred-teardown;
- * the depth is the number of threads then.
+ *	bytes	of the buffer, for a call or a switch
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -47,6 +39,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -58,7 +51,10 @@
 #define DATA		(8UL << 20)
 #define MASK		(DATA - 1)
 
-#define ID_FILE		"/sys/kernel/tracing/events/syscalls/sys_enter_getppid/id"
+#define TRACING		"/sys/kernel/tracing"
+#define GETPPID		"syscalls/sys_enter_getppid"
+#define SWITCH		"sched/sched_switch"
+#define FORK		"sched/sched_process_fork"
 
 enum {
 	TYPE_SOFTWARE = 1, TYPE_TRACEPOINT = 2, SW_DUMMY = 9,
@@ -141,6 +137,7 @@ struct mode {
 	enum kind	kind;
 	unsigned int	events;
 	bool		longest;	/* the one depth that goes with MAX_STACK */
+	const char	*tracepoint;	/* of the whole system; else GETPPID, of the task */
 };
 
 static const struct mode modes[] = {
@@ -151,9 +148,6 @@ static const struct mode modes[] = {
 	/* as when perf adds an event for the side-band records */
 	{ "deferred-dummy", DEFERRED_DUMMY, 1 },
 	{ "dwarf",	DWARF,		1 },
-	{ "plain",	PLAIN,		2 },
-	{ "immediate",	IMMEDIATE,	2 },
-	{ "deferred",	DEFERRED,	2 },
 	{ "plain",	PLAIN,		MAX_EVENTS },
 	{ "immediate",	IMMEDIATE,	MAX_EVENTS },
 	{ "deferred",	DEFERRED,	MAX_EVENTS },
@@ -175,11 +169,6 @@ static const char *only;
 static unsigned int only_events;
 static int only_depth = -1;
 
-/* How many threads there are while profiles come and go. */
-static const unsigned int threads[] = { 10, 2000 };
-
-#define THREAD_STACK	(64UL << 10)
-
 static int fds[MAX_EVENTS + 1];
 static unsigned int nr_fds;
 static char *ring;
@@ -191,30 +180,25 @@ static void die(const char *what)
 	exit(1);
 }
 
-static bool whole_system;
-
-static int open_event(const struct attr *attr)
+static int open_event(const struct attr *attr, const struct mode *mode)
 {
-	return syscall(SYS_perf_event_open, attr, whole_system ? -1 : 0, 0, -1,
+	return syscall(SYS_perf_event_open, attr, mode->tracepoint ? -1 : 0, 0, -1,
 		       8 /* CLOEXEC */);
 }
 
-static uint64_t tracepoint_id(void)
+static uint64_t tracepoint_id(const char *tracepoint)
 {
-	static uint64_t id;
-	char text[32] = "";
+	char text[32] = "", name[128];
 	int fd;
 
-	if (id)
-		return id;
-	fd = open(ID_FILE, O_RDONLY);
-	if (fd < 0 && !mount("tracefs", "/sys/kernel/tracing", "tracefs", 0, NULL))
-		fd = open(ID_FILE, O_RDONLY);
+	snprintf(name, sizeof(name), TRACING "/events/%s/id", tracepoint);
+	fd = open(name, O_RDONLY);
+	if (fd < 0 && !mount("tracefs", TRACING, "tracefs", 0, NULL))
+		fd = open(name, O_RDONLY);
 	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
-		die(ID_FILE);
+		die(name);
 	close(fd);
-	id = strtoull(text, NULL, 10);
-	return id;
+	return strtoull(text, NULL, 10);
 }
 
 static bool is_deferred(const struct mode *mode)
@@ -243,7 +227,7 @@ static bool open_mode(const struct mode *mode)
 	struct attr attr = {
 		.type = TYPE_TRACEPOINT,
 		.size = sizeof(attr),
-		.config = tracepoint_id(),
+		.config = tracepoint_id(mode->tracepoint ?: GETPPID),
 		.sample_period = 1,
 		.sample_type = SAMPLE_IP | SAMPLE_TID | SAMPLE_TIME |
 			       SAMPLE_CPU | SAMPLE_PERIOD | SAMPLE_RAW,
@@ -296,7 +280,7 @@ static bool open_mode(const struct mode *mode)
 			one.flags |= TRACKING;
 		if (!i && mode->kind == DEFERRED)
 			one.flags |= DEFER_OUTPUT;
-		fd = open_event(&one);
+		fd = open_event(&one, mode);
 		if (fd < 0 && is_deferred(mode) && errno == EINVAL && !i)
 			return false;
 		if (fd < 0)
@@ -304,7 +288,7 @@ static bool open_mode(const struct mode *mode)
 		fds[nr_fds++] = fd;
 	}
 	if (mode->kind == DEFERRED_DUMMY) {
-		fd = open_event(&dummy);
+		fd = open_event(&dummy, mode);
 		if (fd < 0)
 			die("perf_event_open of the dummy event");
 		fds[nr_fds++] = fd;
@@ -322,37 +306,46 @@ static bool open_mode(const struct mode *mode)
 	return true;
 }
 
-static void unmap_ring(void)
+static void close_mode(void)
 {
 	if (ring)
 		munmap(ring, PAGE + DATA);
 	ring = NULL;
-}
-
-static void close_mode(void)
-{
-	unmap_ring();
+	if (!nr_fds)
+		return;
 	while (nr_fds)
 		close(fds[--nr_fds]);
+	/* What a profile leaves has gone when this is over. */
+	sleep(3);
 }
 
 struct seen {
-	uint64_t	samples, records, bad, bytes;
+	uint64_t	samples, bad, bytes;
+	uint64_t	immediate, deferred;	/* samples with a stack of that kind */
 	uint64_t	frames;		/* of the last stack */
 	uint64_t	cookie;		/* of the last sample */
 	uint64_t	cookies;	/* different ones */
+	bool		waiting;	/* the last sample, for its record */
 };
+
+static bool is_ours(uint64_t pid_and_tid)
+{
+	return (uint32_t)pid_and_tid == (uint32_t)getpid();
+}
 
 static void see_sample(struct seen *seen, const struct mode *mode,
 		       const uint64_t *word)
 {
 	uint64_t i, nr, frames = 0, user = 0, cookie = 0;
 
+	/* identifier, ip, tid, time, cpu, period */
+	word += with_identifier(mode);
+	if (!is_ours(word[1]))
+		return;
 	seen->samples++;
 	if (mode->kind != IMMEDIATE && !is_deferred(mode))
 		return;
-	/* identifier, ip, tid, time, cpu, period */
-	word += with_identifier(mode) ? 6 : 5;
+	word += 5;
 	nr = *word++;
 	for (i = 0; i < nr; i++) {
 		if (word[i] == CONTEXT_USER)
@@ -364,17 +357,32 @@ static void see_sample(struct seen *seen, const struct mode *mode,
 		else if (user)
 			frames++;
 	}
-	if (mode->kind == IMMEDIATE) {
-		if (!frames || cookie)
-			seen->bad++;
-		seen->frames = frames;
-		return;
-	}
-	if (!cookie || frames)
+	if (!cookie == !frames) {
 		seen->bad++;
-	if (cookie != seen->cookie)
-		seen->cookies++;
-	seen->cookie = cookie;
+	} else if (frames) {
+		seen->immediate++;
+		seen->frames = frames;
+	} else {
+		seen->deferred++;
+		if (cookie != seen->cookie) {
+			seen->cookies++;
+			/* its records come before the next call's samples */
+			seen->bad += seen->waiting;
+		}
+		seen->cookie = cookie;
+		seen->waiting = true;
+	}
+}
+
+/* One more comes with the same cookie where a task was switched out in the call. */
+static void see_record(struct seen *seen, const uint64_t *word)
+{
+	if (!is_ours(word[2 + word[1]]))
+		return;
+	if (word[0] != seen->cookie || !word[1])
+		seen->bad++;
+	seen->frames = word[1];
+	seen->waiting = false;
 }
 
 /* Empties the buffer. */
@@ -384,6 +392,7 @@ static void see(struct seen *seen, const struct mode *mode)
 	const struct header *header;
 	const uint64_t *word;
 
+	memset(seen, 0, sizeof(*seen));
 	if (!ring)
 		return;
 	head = __atomic_load_n((uint64_t *)(ring + PAGE_HEAD), __ATOMIC_ACQUIRE);
@@ -408,11 +417,7 @@ static void see(struct seen *seen, const struct mode *mode)
 			see_sample(seen, mode, word);
 			break;
 		case RECORD_CALLCHAIN_DEFERRED:
-			seen->records++;
-			seen->frames = word[1];
-			/* after its samples, before the next call's */
-			if (word[0] != seen->cookie || !word[1])
-				seen->bad++;
+			see_record(seen, word);
 			break;
 		case RECORD_LOST:
 		case RECORD_LOST_SAMPLES:
@@ -422,19 +427,36 @@ static void see(struct seen *seen, const struct mode *mode)
 		}
 	}
 	__atomic_store_n((uint64_t *)(ring + PAGE_TAIL), head, __ATOMIC_RELEASE);
+	seen->bad += seen->waiting;
 }
 
-static uint64_t read_clock(clockid_t clock)
+/*
+ * Ends the program unless there are @samples, each with its stack, which is deferred or
+ * not, and @stacks different deferred ones.
+ */
+static void check(const struct seen *seen, const struct mode *mode, bool deferred,
+		  uint64_t samples, uint64_t stacks)
 {
-	struct timespec ts;
+	bool chains = mode->kind == IMMEDIATE || is_deferred(mode);
 
-	clock_gettime(clock, &ts);
-	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+	if (!seen->bad && seen->samples == samples &&
+	    seen->deferred == (deferred ? samples : 0) &&
+	    seen->immediate == (chains && !deferred ? samples : 0) &&
+	    seen->cookies == stacks)
+		return;
+	fprintf(stderr,
+		"getppid: %s, %u events: void: %lu samples of %lu, %lu immediate stacks, %lu deferred ones, %lu cookies of %lu, %lu bad ones\n",
+		mode->name, mode->events, seen->samples, samples,
+		seen->immediate, seen->deferred, seen->cookies, stacks, seen->bad);
+	exit(1);
 }
 
 static uint64_t now(void)
 {
-	return read_clock(CLOCK_MONOTONIC_RAW);
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 }
 
 static __attribute__((noinline)) uint64_t calls(unsigned int nr)
@@ -449,23 +471,32 @@ static __attribute__((noinline)) uint64_t calls(unsigned int nr)
 }
 
 static __attribute__((noinline)) uint64_t recurse(unsigned int depth,
+						  uint64_t (*function)(unsigned int nr),
 						  unsigned int nr)
 {
 	uint64_t taken;
 
 	if (!depth)
-		return calls(nr);
-	taken = recurse(depth - 1, nr);
+		return function(nr);
+	taken = recurse(depth - 1, function, nr);
 	/* not a tail call */
 	asm volatile("" : "+r" (taken));
 	return taken;
+}
+
+static void print(const struct mode *mode, unsigned int depth, uint64_t cost,
+		  uint64_t frames, uint64_t bytes)
+{
+	printf("%s %u %u %lu %lu %lu\n", mode->name, mode->events, depth, cost, frames,
+	       bytes);
+	fflush(stdout);
 }
 
 static void run(const struct mode *mode, unsigned int depth)
 {
 	unsigned int nr = CALLS;
 	uint64_t best = UINT64_MAX, taken;
-	struct seen seen = {};
+	struct seen seen;
 
 	/* so that a round fits into the buffer */
 	if (mode->kind == DWARF || mode->events > 2)
@@ -473,229 +504,14 @@ static void run(const struct mode *mode, unsigned int depth)
 
 	see(&seen, mode);
 	for (unsigned int i = 0; i < rounds; i++) {
-		memset(&seen, 0, sizeof(seen));
-		taken = recurse(depth, nr);
+		taken = recurse(depth, calls, nr);
 		see(&seen, mode);
-		if (seen.bad || seen.samples != (uint64_t)nr * mode->events ||
-		    (is_deferred(mode) &&
-		     (seen.records != nr || seen.cookies != nr))) {
-			fprintf(stderr,
-				"getppid: %s, %u events, depth %u: void: %lu samples, %lu records, %lu cookies, %lu bad ones of %u calls\n",
-				mode->name, mode->events, depth, seen.samples,
-				seen.records, seen.cookies, seen.bad, nr);
-			exit(1);
-		}
+		check(&seen, mode, is_deferred(mode), (uint64_t)nr * mode->events,
+		      is_deferred(mode) ? nr : 0);
 		if (taken < best)
 			best = taken;
 	}
-	printf("%s %u %u %lu %lu %lu\n", mode->name, mode->events, depth,
-	       best * 1000 / nr, seen.frames, seen.bytes / nr);
-	fflush(stdout);
-}
-
-#define TURNS		100
-
-static int to[2], from[2];
-
-static void turn(int in, int out)
-{
-	char byte;
-
-	if (read(in, &byte, 1) != 1 || write(out, &byte, 1) != 1)
-		die("a pipe");
-}
-
-static void *take_turns(void *unused)
-{
-	for (;;)
-		turn(to[0], from[1]);
-	return unused;
-}
-
-static void take_turns_with_thread(void)
-{
-	/* Who is woken waits until the other one does: one switch to each, every turn. */
-	const struct sched_param param = { .sched_priority = 1 };
-	uint64_t best = UINT64_MAX, taken;
-	pthread_t thread;
-
-	if (sched_setscheduler(0, SCHED_FIFO, &param))
-		die("sched_setscheduler");
-	if (pipe(to) || pipe(from))
-		die("pipe");
-	errno = pthread_create(&thread, NULL, take_turns, NULL);
-	if (errno)
-		die("pthread_create");
-	if (write(to[1], "", 1) != 1)
-		die("a pipe");
-	/* Each by itself: many have a tick of the clock in them, or what is behind one. */
-	for (unsigned int i = 0; i < rounds * TURNS; i++) {
-		taken = now();
-		turn(from[0], to[1]);
-		taken = now() - taken;
-		if (taken < best)
-			best = taken;
-	}
-	printf("untraced-switch 0 0 %lu 0 0\n", best * 1000);
-	fflush(stdout);
-}
-
-/* In a process of its own, for what one with threads has to do in other calls. */
-static void run_switches(void)
-{
-	pid_t pid = fork();
-	int status;
-
-	if (!pid) {
-		take_turns_with_thread();
-		_exit(0);
-	}
-	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
-		die("the process that takes turns");
-}
-
-static void *stay_asleep(void *unused)
-{
-	for (;;)
-		pause();
-	return unused;
-}
-
-static unsigned int started;
-
-static void start_threads(unsigned int nr)
-{
-	pthread_attr_t attr;
-	pthread_t thread;
-
-	if (pthread_attr_init(&attr) ||
-	    pthread_attr_setstacksize(&attr, THREAD_STACK))
-		die("pthread_attr_setstacksize");
-	for (; started < nr; started++) {
-		errno = pthread_create(&thread, &attr, stay_asleep, NULL);
-		if (errno)
-			die("pthread_create");
-	}
-	pthread_attr_destroy(&attr);
-	/* They run, and go to sleep. */
-	sleep(1);
-}
-
-enum part { SETUP, DISABLE, TEARDOWN, CANCEL, PARTS };
-
-static const char * const parts[PARTS] = { "setup", "disable", "teardown", "cancel" };
-
-/* For how long the kernel's workers have run, all together, in nanoseconds. */
-static uint64_t workers_clock(void)
-{
-	DIR *dir = opendir("/proc");
-	struct dirent *entry;
-	uint64_t sum = 0;
-
-	if (!dir)
-		die("/proc");
-	while ((entry = readdir(dir))) {
-		char name[300], comm[16] = "";
-		uint64_t one = 0;
-		FILE *f;
-
-		snprintf(name, sizeof(name), "/proc/%s/comm", entry->d_name);
-		f = fopen(name, "r");
-		if (!f)
-			continue;
-		if (!fgets(comm, sizeof(comm), f))
-			comm[0] = '\0';
-		fclose(f);
-		if (strncmp(comm, "kworker/", 8))
-			continue;
-		snprintf(name, sizeof(name), "/proc/%s/schedstat", entry->d_name);
-		f = fopen(name, "r");
-		/* One may have gone. */
-		if (!f && errno == ENOENT && access("/proc/self/schedstat", R_OK))
-			die("/proc/self/schedstat, CONFIG_SCHED_INFO?");
-		if (!f)
-			continue;
-		if (fscanf(f, "%lu", &one) == 1)
-			sum += one;
-		fclose(f);
-	}
-	closedir(dir);
-	return sum;
-}
-
-static bool add_profile(const struct mode *mode, uint64_t *best)
-{
-	const clockid_t clock = CLOCK_THREAD_CPUTIME_ID;
-	uint64_t taken[PARTS];
-	struct seen seen = {};
-
-	taken[SETUP] = read_clock(clock);
-	if (!open_mode(mode))
-		return false;
-	taken[SETUP] = read_clock(clock) - taken[SETUP];
-
-	syscall(SYS_getppid);
-	taken[DISABLE] = read_clock(clock);
-	if (ioctl(fds[0], IOC_DISABLE, 0))
-		die("PERF_EVENT_IOC_DISABLE");
-	taken[DISABLE] = read_clock(clock) - taken[DISABLE];
-
-	see(&seen, mode);
-	if (seen.bad || seen.samples != 1 || seen.records != is_deferred(mode)) {
-		fprintf(stderr,
-			"getppid: a profile, %s: void: %lu samples, %lu records, %lu bad ones\n",
-			mode->name, seen.samples, seen.records, seen.bad);
-		exit(1);
-	}
-
-	taken[TEARDOWN] = read_clock(clock);
-	unmap_ring();
-	taken[TEARDOWN] = read_clock(clock) - taken[TEARDOWN];
-	/* The buffer is freed behind a grace period, in whoever's time that is. */
-	usleep(100000);
-	taken[CANCEL] = workers_clock();
-	taken[TEARDOWN] -= read_clock(clock);
-	close_mode();
-	taken[TEARDOWN] += read_clock(clock);
-	/* The workers wait for a few of those. */
-	usleep(200000);
-	taken[CANCEL] = workers_clock() - taken[CANCEL];
-
-	for (int part = 0; part < PARTS; part++)
-		if (taken[part] < best[part])
-			best[part] = taken[part];
-	return true;
-}
-
-/* Profiles of the whole system, of one sampled call each. */
-static void run_profiles(const struct mode *mode)
-{
-	uint64_t best[PARTS];
-
-	for (int part = 0; part < PARTS; part++)
-		best[part] = UINT64_MAX;
-	for (unsigned int i = 0; i < rounds; i++)
-		if (!add_profile(mode, best))
-			return;
-	for (int part = 0; part < PARTS; part++)
-		printf("%s-%s 1 %u %lu 0 0\n", mode->name, parts[part],
-		       started, best[part] * 1000);
-	fflush(stdout);
-}
-
-static void all_profiles(void)
-{
-	static const struct mode of[] = {
-		{ "immediate",	IMMEDIATE,	1 },
-		{ "deferred",	DEFERRED,	1 },
-	};
-
-	whole_system = true;
-	for (size_t t = 0; t < sizeof(threads) / sizeof(*threads); t++) {
-		start_threads(threads[t]);
-		for (size_t m = 0; m < sizeof(of) / sizeof(*of); m++)
-			run_profiles(&of[m]);
-	}
+	print(mode, depth, best * 1000 / nr, seen.frames, seen.bytes / nr);
 }
 
 /*
@@ -714,14 +530,174 @@ asm("	.pushsection .text\n"
     "	.size	outermost, . - outermost\n"
     "	.popsection\n");
 
+/* A sample of a switch cannot be deferred. */
+static const struct mode switch_modes[] = {
+	{ "switch",		UNTRACED,	0 },
+	{ "switch-beside-immediate", IMMEDIATE,	1, false, FORK },
+	{ "switch-beside-deferred", DEFERRED,	1, false, FORK },
+	{ "switch-immediate",	IMMEDIATE,	1, false, SWITCH },
+	{ "switch-deferred",	DEFERRED,	1, false, SWITCH },
+	{ "switch-after",	UNTRACED,	0 },
+};
+
+#define SWITCH_DEPTH	16
+#define TURNS		100
+/* Who is woken waits until the other one does: one switch to each. */
+#define TURN_SWITCHES	2
+
+static int to[2], from[2];
+
+/* By syscall(), which leaves the frame pointer alone. */
+static void turn(int in, int out)
+{
+	char byte;
+
+	if (syscall(SYS_read, in, &byte, 1) != 1 || syscall(SYS_write, out, &byte, 1) != 1)
+		die("a pipe");
+}
+
+/* Those of both threads. */
+static uint64_t count_switches(void)
+{
+	struct rusage usage;
+
+	if (getrusage(RUSAGE_SELF, &usage))
+		die("getrusage");
+	return usage.ru_nvcsw + usage.ru_nivcsw;
+}
+
+/* The least that a turn takes. */
+static uint64_t turns(unsigned int nr)
+{
+	uint64_t best = UINT64_MAX, taken, switches;
+
+	/* Each by itself: many have a tick of the clock in them, or what is behind one. */
+	while (nr--) {
+		switches = count_switches();
+		taken = now();
+		PROFILE_START();
+		turn(from[0], to[1]);
+		PROFILE_STOP();
+		taken = now() - taken;
+		switches = count_switches() - switches;
+		if (switches == TURN_SWITCHES && taken < best)
+			best = taken;
+	}
+	return best;
+}
+
+static uint64_t turns_of_other(unsigned int nr)
+{
+	for (;;)
+		turn(to[0], from[1]);
+	return nr;
+}
+
+static void other(void)
+{
+	recurse(SWITCH_DEPTH, turns_of_other, 0);
+}
+
+static void *start_other(void *unused)
+{
+	outermost(other);
+	return unused;
+}
+
+/* One sample of FORK. */
+static void fork_once(void)
+{
+	pid_t pid = syscall(SYS_fork);
+
+	if (!pid)
+		syscall(SYS_exit_group, 0);
+	if (pid < 0 || waitpid(pid, NULL, 0) != pid)
+		die("fork");
+}
+
+static void run_switches(const struct mode *mode)
+{
+	uint64_t best = UINT64_MAX, taken, switches, bytes = 0, frames = 0;
+	bool sampled = mode->tracepoint && !strcmp(mode->tracepoint, SWITCH);
+	struct seen seen;
+
+	for (unsigned int i = 0; i < rounds; i++) {
+		see(&seen, mode);
+		switches = count_switches();
+		taken = recurse(SWITCH_DEPTH, turns, TURNS);
+		switches = count_switches() - switches;
+		see(&seen, mode);
+		check(&seen, mode, false, sampled ? switches : 0, 0);
+		frames = seen.frames;
+		bytes = seen.bytes / switches;
+		if (taken < best)
+			best = taken;
+	}
+	if (best == UINT64_MAX) {
+		fprintf(stderr, "getppid: %s: void: no turn has %u switches\n",
+			mode->name, TURN_SWITCHES);
+		exit(1);
+	}
+	/* The session that has sampled nothing does sample. */
+	if (mode->tracepoint && !sampled) {
+		fork_once();
+		see(&seen, mode);
+		check(&seen, mode, is_deferred(mode), 1, is_deferred(mode));
+	}
+	print(mode, SWITCH_DEPTH, best * 1000 / TURN_SWITCHES, frames, bytes);
+}
+
+static bool is_wanted(const struct mode *mode)
+{
+	return !only || (!strcmp(only, mode->name) && only_events == mode->events);
+}
+
+static void take_turns(const struct mode *mode)
+{
+	const struct sched_param param = { .sched_priority = 1 };
+	pthread_t thread;
+
+	if (sched_setscheduler(0, SCHED_FIFO, &param))
+		die("sched_setscheduler");
+	if (pipe(to) || pipe(from))
+		die("pipe");
+	errno = pthread_create(&thread, NULL, start_other, NULL);
+	if (errno)
+		die("pthread_create");
+	if (write(to[1], "", 1) != 1)
+		die("a pipe");
+	if (open_mode(mode))
+		run_switches(mode);
+	close_mode();
+}
+
+/*
+ * Each in a process of its own: one with threads has more to do in other calls, and what
+ * a process has done before moves a turn by some 20 instructions.
+ */
+static void all_switches(void)
+{
+	int status;
+	pid_t pid;
+
+	for (size_t m = 0; m < sizeof(switch_modes) / sizeof(*switch_modes); m++) {
+		if (!is_wanted(&switch_modes[m]))
+			continue;
+		pid = fork();
+		if (!pid) {
+			take_turns(&switch_modes[m]);
+			_exit(0);
+		}
+		if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+			die("the process that takes turns");
+	}
+}
+
 static void all(void)
 {
-	if (!only || !strcmp(only, "untraced"))
-		run_switches();
+	all_switches();
 	for (size_t m = 0; m < sizeof(modes) / sizeof(*modes); m++) {
-		bool known = (!only || (!strcmp(only, modes[m].name) &&
-					only_events == modes[m].events)) &&
-			     open_mode(&modes[m]);
+		bool known = is_wanted(&modes[m]) && open_mode(&modes[m]);
 
 		if (known && modes[m].longest &&
 		    (only_depth < 0 || only_depth == LONGEST))
@@ -732,8 +708,6 @@ static void all(void)
 				run(&modes[m], depths[d]);
 		close_mode();
 	}
-	if (!only)
-		all_profiles();
 }
 
 int main(int argc, char **argv)
