@@ -24,7 +24,7 @@ FRAME = re.compile(r"^\s+(?P<ip>[0-9a-f]+) (?P<name>.+?)(?: \((?P<dso>[^()]*|"
 MISSING = "user callchain not available"
 KERNEL = 1 << 63
 
-ROW = 17		# the height of a frame
+ROW = 14		# the height of a frame
 WIDTH = 1000		# of the picture, before it is fitted to the window
 NARROW = 0.0008		# frames that are less than this are not drawn
 
@@ -132,7 +132,7 @@ def draw(profile):
             f'<title>{name}: {node.samples} samples, {100 * share:.2f} %'
             f'</title><rect x="{x:.2f}" y="{y}" width="{width:.2f}" '
             f'height="{ROW - 1}" fill="{colour(node)}"/><text '
-            f'x="{x + 3:.2f}" y="{y + 12}">'
+            f'x="{x + 3:.2f}" y="{y + 10}">'
             f'{html.escape(fitting(node.name, width))}</text></g>')
         for callee in sorted(node.callees.values(),
                              key=lambda n: (n.name, n.kind)):
@@ -147,19 +147,33 @@ STYLE = """
 @media (prefers-color-scheme: dark) {
   :root { --bg: #1b1c1e; --fg: #e6e6e6; --dim: #a0a0a0; }
 }
-body { margin: 1.2em; background: var(--bg); color: var(--fg);
-  font: 14px/1.45 system-ui, sans-serif; }
-h1 { font-size: 1.25em; margin: 0 0 .2em; }
-h2 { font-size: 1em; margin: .8em 0 .1em; }
-p { margin: .1em 0 .5em; color: var(--dim); }
-header { display: flex; flex-wrap: wrap; gap: .4em 1.2em;
+body { margin: 0; padding: .6em 1em; box-sizing: border-box;
+  background: var(--bg); color: var(--fg);
+  font: 14px/1.3 system-ui, sans-serif; }
+h1 { font-size: 1.15em; margin: 0; }
+h2 { font-size: 1em; margin: 0; }
+small, p { margin: 0; color: var(--dim); font: inherit; }
+small { font-weight: normal; }
+header { display: flex; flex-wrap: wrap; gap: .2em 1.2em;
   align-items: baseline; }
-input { font: inherit; padding: .15em .5em; min-width: 16em; }
-main { display: grid; gap: 0 1.4em;
-  grid-template-columns: repeat(auto-fit, minmax(28em, 1fr)); }
-svg { width: 100%; display: block; }
+input { font: inherit; padding: 0 .5em; min-width: 16em; }
+section { display: flex; flex-direction: column; min-width: 0; }
+/* A reversed column begins at its end: the bases are on one line, and what is
+   too deep is scrolled to from there. */
+.graph { display: flex; flex-direction: column-reverse; max-height: 90vh;
+  overflow-y: auto; scrollbar-gutter: stable; }
+svg { width: 100%; display: block; flex: none; }
 svg text { font: 11px ui-monospace, monospace; fill: #111;
   pointer-events: none; }
+/* Side by side, both as high as the window. */
+@media (min-width: 56em) {
+  body { display: flex; flex-direction: column; height: 100vh; }
+  main { flex: 1; min-height: 0; display: grid; gap: 0 1em;
+    grid-auto-flow: column; grid-auto-columns: minmax(0, 1fr);
+    grid-template-rows: minmax(0, 1fr); }
+  section { min-height: 0; }
+  .graph { flex: 1; min-height: 0; max-height: none; }
+}
 .f { cursor: pointer; }
 .f:hover rect { stroke: #000; stroke-width: 1; }
 .f.found rect { fill: #d32fd3; }
@@ -167,8 +181,8 @@ svg text { font: 11px ui-monospace, monospace; fill: #111;
 .f.above rect { opacity: .5; }
 .key span { display: inline-block; width: .9em; height: .9em;
   margin: 0 .3em 0 1em; vertical-align: -.1em; border-radius: 2px; }
-#detail { min-height: 1.5em; color: var(--fg);
-  font-family: ui-monospace, monospace; font-size: 12px; }
+#detail { height: 1.5em; flex: none; overflow: hidden; white-space: nowrap;
+  text-overflow: ellipsis; font: 12px/1.5 ui-monospace, monospace; }
 """
 
 SCRIPT = """
@@ -262,11 +276,12 @@ def page(title, profiles):
         "</header>", '<div id="detail"></div>', "<main>"]
     for profile in profiles:
         out.append("<section>")
-        out.append(f"<h2>{html.escape(profile.title)}</h2>")
-        out.append(f"<p>{profile.root.samples} samples, {profile.missing} "
-                   "without user frames</p>")
+        out.append(f"<h2>{html.escape(profile.title)} <small>"
+                   f"{profile.root.samples} samples, {profile.missing} "
+                   "without user frames</small></h2>")
+        out.append('<div class="graph">')
         out += draw(profile)
-        out.append("</section>")
+        out.append("</div></section>")
     out += ["</main>", f"<script>//<![CDATA[{SCRIPT}//]]></script>",
             "</body>", "</html>", ""]
     return "\n".join(out)
