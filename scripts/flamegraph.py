@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Draws what perf script prints as flame graphs, side by side in one page.
+"""Draws the output of perf script as flame graphs, side by side in one page.
 
   flamegraph.py -o OUT.html [--event NAME] TITLE=SCRIPT.TXT ...
+  flamegraph.py -o OUT.svg [--event NAME] TITLE=SCRIPT.TXT
 
-The page needs nothing but itself: no network, no library. Without scripting
-it is a picture; with it, a click on a frame makes that frame as wide as the
-picture, and the text field marks the frames with that text in them. It is
-well-formed XML too, which is how it is tested.
+The page loads nothing: no network, no library. Without scripting it is a
+picture. With it, a click on a frame makes that frame as wide as the picture,
+and the text field marks the frames whose names have that text. The page is
+well-formed XML too, so that a test can read it. OUT.svg is one graph as a
+picture alone.
 """
 
 import argparse
@@ -110,13 +112,13 @@ def fitting(name, width):
     return name if len(name) <= room else name[:room - 2] + ".."
 
 
-def draw(profile):
-    """The lines of an <svg> of a profile."""
+def draw(profile, top=0):
+    """The lines of an <svg> of a profile, with so much room above it."""
     total = profile.root.samples
     rows = profile.root.depth()
-    height = rows * ROW
-    out = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" '
-           f'data-rows="{rows}">']
+    height = top + rows * ROW
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" '
+           f'viewBox="0 0 {WIDTH} {height}" role="img" data-rows="{rows}">']
     level = [(profile.root, 0, 0)]
     while level:
         node, start, depth = level.pop()
@@ -287,6 +289,16 @@ def page(title, profiles):
     return "\n".join(out)
 
 
+def picture(profile):
+    """The <svg> of a profile on paper of its own, with a line of text."""
+    first, *frames = draw(profile, 24)
+    return "\n".join([
+        first, "<style>text { font: 11px ui-monospace, monospace; fill: #111; }"
+        "</style>", '<rect width="100%" height="100%" fill="#fbfaf7"/>',
+        f'<text x="3" y="15">{html.escape(profile.title)}: '
+        f"{profile.root.samples} samples</text>", *frames, ""])
+
+
 def main():
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -303,8 +315,12 @@ def main():
         if not profile.root.samples:
             sys.exit(f"flamegraph.py: no sample in {path}")
         profiles.append(profile)
+    alone = args.output.endswith(".svg")
+    if alone and len(profiles) > 1:
+        p.error("a picture alone is of one profile: name one TITLE=SCRIPT.TXT, "
+                "or OUT.html")
     with open(args.output, "w") as f:
-        f.write(page(args.title, profiles))
+        f.write(picture(profiles[0]) if alone else page(args.title, profiles))
     return 0
 
 
