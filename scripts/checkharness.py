@@ -1038,7 +1038,8 @@ def not_made(work):
 def only_series():
     """Each file under git is the frame's or is brought by a patch."""
     brought = {p for patch in read_series() for p in patch.new_files}
-    own = ("README.md", "COPYING", "MAINTAINERS", "Makefile", ".gitignore")
+    own = ("README.md", "CONTRIBUTING.md", "COPYING", "MAINTAINERS",
+           "Makefile", ".gitignore")
     stray = [n for n in Git(TOP)("ls-files").split("\n")
              if n not in own and n not in brought and
              n.split("/")[0] not in ("patches", "qemu", "bench", "scripts",

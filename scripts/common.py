@@ -50,8 +50,9 @@ APPLIED = "refs/series/applied"
 # the base's files, as far as they are under git
 BASE = "refs/series/base"
 # top-level names that are the repository's own, never the tree's
-OURS = ("README.md", "COPYING", "MAINTAINERS", "Makefile", "patches", "qemu",
-        "bench", "scripts", ".ci", "build", ".gitignore", ".git")
+OURS = ("README.md", "CONTRIBUTING.md", "COPYING", "MAINTAINERS", "Makefile",
+        "patches", "qemu", "bench", "scripts", ".ci", "build", ".gitignore",
+        ".git")
 
 
 class Failure(Exception):
