@@ -836,6 +836,19 @@ def flame_graphs(layer):
             if abs(width - samples / 3) > 1e-5 or (depth and len(below) != 1):
                 raise Failure(f"{name} is {width} wide at {x}, depth {depth}, "
                               f"on {len(below)} frames")
+    # a picture alone
+    picture = layer.log("flamegraph.svg")
+    result = draw("-o", picture, "--event", "cpu-clock", f"a < b={text}")
+    if result.returncode:
+        raise Failure(result.stdout)
+    with open(picture) as f:
+        root = xml.etree.ElementTree.fromstring(f.read())
+    frames = list(root.iter("{http://www.w3.org/2000/svg}g"))
+    if root.tag != "{http://www.w3.org/2000/svg}svg" or len(frames) != 8:
+        raise Failure(f"{root.tag} of {len(frames)} frames")
+    result = draw("-o", picture, f"One={text}", f"Two={text}")
+    if not result.returncode or "name one TITLE" not in result.stdout:
+        raise Failure(f"two in one picture: {result.stdout}")
     result = draw("--event", "no-such-event", f"One={text}")
     if not result.returncode or "no sample" not in result.stdout:
         raise Failure(f"without a sample: {result.stdout}")

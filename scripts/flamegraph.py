@@ -117,8 +117,8 @@ def draw(profile, top=0):
     total = profile.root.samples
     rows = profile.root.depth()
     height = top + rows * ROW
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" '
-           f'viewBox="0 0 {WIDTH} {height}" role="img" data-rows="{rows}">']
+    out = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" '
+           f'data-rows="{rows}">']
     level = [(profile.root, 0, 0)]
     while level:
         node, start, depth = level.pop()
@@ -293,7 +293,8 @@ def picture(profile):
     """The <svg> of a profile on paper of its own, with a line of text."""
     first, *frames = draw(profile, 24)
     return "\n".join([
-        first, "<style>text { font: 11px ui-monospace, monospace; fill: #111; }"
+        first.replace(" ", ' xmlns="http://www.w3.org/2000/svg" ', 1),
+        "<style>text { font: 11px ui-monospace, monospace; fill: #111; }"
         "</style>", '<rect width="100%" height="100%" fill="#fbfaf7"/>',
         f'<text x="3" y="15">{html.escape(profile.title)}: '
         f"{profile.root.samples} samples</text>", *frames, ""])
