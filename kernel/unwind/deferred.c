@@ -130,6 +130,7 @@
 
 #define UNWIND_WORKS_ONE	BIT_ULL(12)
 #define UNWIND_MAX_WORKS	GENMASK_ULL(15, 12)
+#define UNWIND_COOKIE		GENMASK_ULL(63, UNWIND_COOKIE_SHIFT)
 
 /* Switches on the hook of the context switch while there is a client. */
 DEFINE_STATIC_KEY_FALSE(unwind_deferred_key);
@@ -442,12 +443,12 @@ static void call_clients(struct unwind_stacktrace *trace, u64 state, u64 bits)
 
 /*
  * Take the pending bits, and give @trace to these clients and to those that are owed the
- * whole stack after a page fault. @works is added to the count of hand-outs by the work
- * function. Interrupts are off. A @trace that is not @valid is empty, and the mark is not
+ * whole stack after a page fault. @clear are more bits of the state to clear, and @works is
+ * added to the count of hand-outs by the work function. Interrupts are off. A @trace that is not @valid is empty, and the mark is not
  * set then, as @info->regs are of another kernel entry.
  */
 static void hand_out(struct unwind_task_info *info, struct unwind_stacktrace *trace,
-		     bool valid, u64 works)
+		     bool valid, u64 clear, u64 works)
 {
 	const u64 taken = UNWIND_PENDING | UNWIND_UNPROVEN;
 	u64 state = READ_ONCE(info->state), owed = 0;
@@ -462,7 +463,7 @@ static void hand_out(struct unwind_task_info *info, struct unwind_stacktrace *tr
 		do {
 			unwind_test_point(info);
 		} while (!try_cmpxchg64_local(&info->state, &state,
-					      (state & ~taken) + works));
+					      (state & ~(taken | clear)) + works));
 		unwind_test_point(info);
 		call_clients(trace, state, (state & UNWIND_PENDING) | owed);
 	} else {
@@ -492,7 +493,7 @@ void __unwind_deferred_flush(void)
 	guard(irqsave)();
 	state = READ_ONCE(info->state);
 	if (state & UNWIND_PENDING)
-		hand_out(info, &trace, walk(info, state, &trace, true), 0);
+		hand_out(info, &trace, walk(info, state, &trace, true), 0, 0);
 }
 EXPORT_SYMBOL_IF_KUNIT(__unwind_deferred_flush);
 
@@ -531,7 +532,7 @@ static unsigned long walk_and_hand_out(struct unwind_task_info *info, bool last)
 			change_state(info, 0, UNWIND_FAULT);
 			return trace.absent;
 		}
-		hand_out(info, &trace, valid, UNWIND_WORKS_ONE);
+		hand_out(info, &trace, valid, 0, UNWIND_WORKS_ONE);
 		return 0;
 	}
 }
@@ -564,22 +565,26 @@ EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_task_work);
 void unwind_deferred_exec(void)
 {
 	struct unwind_task_info *info = &current->unwind_info;
-	const u64 cookie = GENMASK_ULL(63, UNWIND_COOKIE_SHIFT);
+	struct unwind_stacktrace trace __uninitialized;
+	struct pt_regs *regs = task_pt_regs(current);
+	struct unwind_user_regs now __uninitialized;
 	u64 state;
 
 	guard(irqsave)();
-	do {
-		/* Also without a client: one may register during the execve(). */
-		__unwind_deferred_flush();
-		state = READ_ONCE(info->state);
-		unwind_test_point(info);
-		if (state & UNWIND_PENDING ||
-		    !try_cmpxchg64_local(&info->state, &state, state & ~cookie))
-			continue;
-		unwind_test_point(info);
-		/* Until the mark is set an NMI may open a stack. Then do it again. */
-		arch_unwind_entry_mark();
-	} while (has_cookie(READ_ONCE(info->state)));
+	__unwind_deferred_flush();
+
+	/*
+	 * An NMI may come at each of these steps, and at each once more. So what it
+	 * requests has to be of this entry, and is handed out with the last step.
+	 */
+	arch_unwind_user_place(&now, regs);
+	state = READ_ONCE(info->state);
+	while (!(state & UNWIND_PENDING) && !open_stack(info, &state, &now, regs))
+		;
+	unwind_test_point(info);
+	/* Also without a client: one may register during the execve(). */
+	walk(info, state, &trace, true);
+	hand_out(info, &trace, true, UNWIND_COOKIE, 0);
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_exec);
 
