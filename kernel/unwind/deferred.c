@@ -408,8 +408,8 @@ EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_requested);
  * as an interrupt may hand out during the walk of the work function. False: user space
  * has run since the request, or may have. Then the trace is empty.
  */
-static bool walk(struct unwind_task_info *info, u64 state,
-		 struct unwind_stacktrace *trace, bool irqs_off)
+static __always_inline bool walk(struct unwind_task_info *info, u64 state,
+				 struct unwind_stacktrace *trace, bool irqs_off)
 {
 	struct unwind_buffers *space = rcu_dereference_sched(buffers);
 	bool valid = !(state & UNWIND_UNPROVEN) || arch_unwind_entry_marked() ||
@@ -426,7 +426,8 @@ static bool walk(struct unwind_task_info *info, u64 state,
 	return valid;
 }
 
-static void call_clients(struct unwind_stacktrace *trace, u64 state, u64 bits)
+static __always_inline void call_clients(struct unwind_stacktrace *trace, u64 state,
+					 u64 bits)
 {
 	const unsigned int nr = trace->nr;
 
