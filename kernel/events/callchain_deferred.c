@@ -217,14 +217,26 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	unsigned int contexts = sysctl_perf_event_max_contexts_per_stack;
 	u32 max_stack = event->attr.sample_max_stack;
 	struct perf_callchain_entry *entry;
+	int ret = -EAGAIN, rctx;
 	u64 cookie;
-	int ret = -EAGAIN;
 
-	/* A guest's user stack is not this task's; BPF programs know nothing of cookies. */
-	if (perf_guest_state() || event->prog)
+	/*
+	 * BPF programs know nothing of cookies. A guest's user stack is not this task's; an
+	 * interrupt may have hit a guest, task context has not.
+	 */
+	if (event->prog || (interrupt_context_level() && perf_guest_state()))
 		return NULL;
 
-	entry = get_perf_callchain(regs, kernel, false, max_stack, false, true);
+	if (kernel) {
+		entry = get_perf_callchain(regs, true, false, max_stack, false, true);
+	} else {
+		/* As get_perf_callchain() has it, without all that it looks at. */
+		entry = get_callchain_entry(&rctx);
+		if (entry) {
+			entry->nr = 0;
+			put_callchain_entry(rctx);
+		}
+	}
 	if (!entry)
 		return NULL;
 
