@@ -541,7 +541,7 @@ static const struct mode switch_modes[] = {
 };
 
 #define SWITCH_DEPTH	16
-#define TURNS		100
+#define TURNS		500
 /* Who is woken waits until the other one does: one switch to each. */
 #define TURN_SWITCHES	2
 
