@@ -1,35 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# The only front door; make help lists what it opens.
+# The only front door. make help lists the targets.
 
-# of make -n, which what makes a makefile is not told of
+# The n of make -n: make runs the rule of a makefile to load all the same.
 dry := $(findstring n,$(firstword -$(MAKEFLAGS)))
 MAKEFLAGS += --no-print-directory
 SHELL := /bin/sh
 
-# neither make nor the kernel's build can tell such a name from two; nor can QEMU,
-# where there is a comma
+# To make and to the kernel's build such a name is two names; to QEMU, one with a
+# comma is.
 comma := ,
 ifneq ($(words $(CURDIR))$(findstring :,$(CURDIR))$(findstring $(comma),$(CURDIR)),1)
-$(error $(CURDIR): the path has a blank, a colon or a comma, which the kernel's build or QEMU does not take: clone into another)
+$(error $(CURDIR): the path has a blank, a colon or a comma; the kernel's build or QEMU does not take it: clone into another directory)
 endif
 
 ifneq ($(words x$(DEMO_OUT))$(findstring :,$(DEMO_OUT))$(findstring $(comma),$(DEMO_OUT)),1)
-$(error DEMO_OUT=$(DEMO_OUT): the path has a blank, a colon or a comma, which QEMU does not take: name another)
+$(error DEMO_OUT=$(DEMO_OUT): the path has a blank, a colon or a comma; QEMU does not take it: name another directory)
 endif
 
-# what a command says is looked at here and there: in English
+# Some scripts read the messages of commands: in English.
 export LC_ALL := C.UTF-8
 export LANGUAGE :=
 
 build := $(CURDIR)/build
 export BUILD := $(build)
 
-# a command may hold anything, a dollar sign too, as it was typed; make itself
-# would hand CMD on with its dollar signs looked at
+# A command may hold a dollar sign, and is passed on as it was typed. make would
+# expand the dollar signs of CMD itself.
 export RUN_CMD := $(value CMD)
 unexport CMD
-# for how long make demo takes
+# make demo says how long it took
 export DEMO_BEGUN := $(if $(filter demo,$(MAKECMDGOALS)),$(shell date +%s))
 export KERNEL_SRC JOBS ACCEL LAYER PEER_PERF SERIES
 export STRESS_SECONDS FUZZ_SECONDS FUZZ_EVENTS_SECONDS
@@ -43,7 +43,7 @@ VERSION ?=
 # the kernel that make vm boots
 which := $(if $(filter 1 y yes,$(BASE)),kernel-base,kernel)
 
-# the guest sees its own perf first
+# this build's perf comes first in the guest's PATH
 vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 	--smp $(SMP) --mem $(MEM) $(if $(TIMEOUT),--timeout $(TIMEOUT)) \
 	--rw $(build)/demo \
@@ -59,60 +59,61 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 help:
 	@echo 'The two commands:'
 	@echo '  make demo              install, build, boot, profile, show; leaves build/demo/'
-	@echo '  make check             what every change has to pass; TAP and logs in build/check/'
+	@echo '  make check             the tests that every change must pass; leaves build/check/'
 	@echo
 	@echo 'The parts:'
-	@echo '  make packages          install what is missing (apt); scripts/packages --list'
-	@echo '  make tree              build/linux-6.12, the patched tree, one git commit a patch'
+	@echo '  make packages          install the missing packages (scripts/packages --list)'
+	@echo '  make tree              make the patched tree, build/linux-6.12: a git commit a patch'
 	@echo '  make tree-add FILES=   put files of the base under git there, to edit them'
-	@echo '  make refresh           whole files and patches/ from the commits in that tree'
-	@echo '  make series            build/series/*/*.patch, each to mail or to git am, in the'
+	@echo '  make refresh           write whole files and patches/ from the commits in that tree'
+	@echo '  make series            write build/series/*/*.patch, for mail or git am, in the'
 	@echo '                         order of SERIES'
-	@echo '  make kernel            build/kernel/arch/x86/boot/bzImage'
-	@echo '  make kernel-debug      the same with KASAN, lockdep and more: build/kernel-debug/'
-	@echo '  make kernel-kcsan      the same, watching for data races: build/kernel-kcsan/'
-	@echo '  make check-all         all tests; scripts/check --list names the layers, and'
-	@echo '                         LAYER= some of them'
-	@echo '  make perf              build/perf/perf'
-	@echo '  make vm                a shell in the guest'
-	@echo '  make vm CMD='"'...'"'      one command there; make ends with its exit status, which'
-	@echo '                         is in build/vm.status as well'
-	@echo '  make bench-kernel      what a sampled call costs, in instructions, against the'
-	@echo '                         base; build/bench/kernel.json'
-	@echo '  make bench-perf        how long perf takes for deferred callchains, against the'
-	@echo '                         base'"'"'s perf and immediate ones; build/bench/perf.json'
-	@echo '  make fuzz              ten minutes of libFuzzer on the reader of perf.data'
+	@echo '  make kernel            build build/kernel/arch/x86/boot/bzImage'
+	@echo '  make kernel-debug      build one with KASAN, lockdep and more: build/kernel-debug/'
+	@echo '  make kernel-kcsan      build one that finds data races: build/kernel-kcsan/'
+	@echo '  make check-all         run all tests; scripts/check --list names the layers,'
+	@echo '                         LAYER= runs some of them'
+	@echo '  make perf              build build/perf/perf'
+	@echo '  make vm                start a shell in the guest'
+	@echo '  make vm CMD='"'...'"'      run one command there; make ends with its exit status and'
+	@echo '                         leaves it in build/vm.status'
+	@echo '  make bench-kernel      count the instructions of a sampled call, with the series'
+	@echo '                         and without; build/bench/kernel.json'
+	@echo '  make bench-perf        time perf with deferred and with immediate callchains, and'
+	@echo '                         the perf of the base; build/bench/perf.json'
+	@echo '  make fuzz              run libFuzzer on the reader of perf.data for ten minutes'
 	@echo '  make clean             remove build/, unless the tree has unsaved work (FORCE=1)'
 	@echo
 	@echo 'Variables, each at the end of any of these commands:'
-	@echo "  CMD='...'              vm: what to run; demo: what to profile. The host's root is"
-	@echo '                         the guest'"'"'s, read-only, with a /tmp, /run and /var/tmp of'
-	@echo '                         its own; build/demo/ is writable'
-	@echo '  DEMO_OUT=DIR           demo: what it leaves goes there, not to build/demo/'
-	@echo '  KERNEL_SRC=PATH        directory or tarball of a 6.12.y, from 6.12.100 on, in'
-	@echo '                         place of the package linux-source-6.12; kept until'
-	@echo '                         another is named or make clean'
-	@echo "  SERIES='kernel perf'   the first of the three series, kernel, perf, perf-fixes:"
-	@echo '                         any target that uses the tree makes it of these, without'
-	@echo '                         it of all three; another SERIES rewrites what differs'
+	@echo "  CMD='...'              vm: the command to run; demo: the command to profile. The"
+	@echo '                         guest sees the root directory of this machine, read-only,'
+	@echo '                         has its own /tmp, /run and /var/tmp, and may write to'
+	@echo '                         build/demo/'
+	@echo '  DEMO_OUT=DIR           demo: write to DIR, not to build/demo/'
+	@echo '  KERNEL_SRC=PATH        the base: a directory or tarball of a 6.12.y from 6.12.100'
+	@echo '                         on, in place of the package linux-source-6.12; stays until'
+	@echo '                         another one is named, or make clean'
+	@echo "  SERIES='kernel perf'   the series to use, the first of: kernel, perf, perf-fixes."
+	@echo '                         Any target that uses the tree makes it of these (all'
+	@echo '                         three); another SERIES rewrites the files that differ'
 	@echo '  BASE=1                 vm: boot the base without the series (build/kernel-base)'
 	@echo '  SMP=1..8               vm, demo: CPUs of the guest (2)'
-	@echo '  MEM=2G                 vm, demo: its memory'
-	@echo '  TIMEOUT=SECONDS        vm, demo: for what is run there (600); 0: none'
+	@echo '  MEM=2G                 vm, demo: memory of the guest'
+	@echo '  TIMEOUT=SECONDS        vm, demo: time limit of the command (600); 0: none'
 	@echo '  ACCEL=auto|tcg|kvm     auto: KVM if a probe boot proves it, else TCG'
-	@echo "  ARGS='...'             vm: more options for qemu/run (qemu/run --help); check:"
-	@echo '                         more for scripts/check; bench-kernel, bench-perf: for'
-	@echo '                         bench/kernel, bench/perf (--large 20000000: the memory'
-	@echo '                         for so many samples)'
-	@echo '  PEER_PERF=PERF         bench-perf: another perf, measured beside them'
-	@echo '  FUZZ_SECONDS=N         fuzz: how long (600)'
-	@echo "  LAYER='a b'            check, check-all: these layers only; scripts/check --list"
-	@echo '  STRESS_SECONDS=N       check, check-all: how long the stress runs (60, 300)'
-	@echo '  FUZZ_EVENTS_SECONDS=60 check-all: and the fuzzer of perf_event_open()'
+	@echo "  ARGS='...'             vm: more options for qemu/run (qemu/run --help);"
+	@echo '                         check: for scripts/check; bench-kernel: for bench/kernel;'
+	@echo '                         bench-perf: for bench/perf (--large 20000000 measures the'
+	@echo '                         memory for that many samples)'
+	@echo '  PEER_PERF=PERF         bench-perf: measure this perf, too'
+	@echo '  FUZZ_SECONDS=N         fuzz: time (600)'
+	@echo "  LAYER='a b'            check, check-all: run these layers only; scripts/check --list"
+	@echo '  STRESS_SECONDS=N       check, check-all: time of the stress test (60, 300)'
+	@echo '  FUZZ_EVENTS_SECONDS=60 check-all: time of the fuzzer of perf_event_open()'
 	@echo '  JOBS=N                 compilers at once (all CPUs)'
 	@echo '  VERSION=N              series: [PATCH vN ...]'
 
-# what a target needs and no more; the largest set that is asked for comes first
+# Each target installs what it needs. The largest set that is asked for comes first.
 packages packages-check:
 	@scripts/packages check
 
@@ -145,7 +146,7 @@ kernel-base: packages-demo
 	@scripts/tree --build $(build) --base-only
 	@scripts/build kernel-base
 
-# without 32-bit programs, for the layer 64
+# Without 32-bit programs, for the layer 64.
 kernel-64: packages-demo tree
 	@scripts/build $@
 
@@ -153,14 +154,14 @@ kernel-base-64: packages-demo
 	@scripts/tree --build $(build) --base-only
 	@scripts/build $@
 
-# what checks itself, for the layers debug, stress and failures, and for kcsan
+# Kernels that check themselves, for the layers debug, stress, failures and kcsan.
 kernel-debug kernel-kcsan: packages-demo tree
 	@scripts/build $@
 
 perf: packages-demo tree
 	@scripts/build perf
 
-# both kernels without the tests' hooks, which cost instructions
+# Both kernels lack the tests' hooks, which cost instructions.
 bench-kernel: kernel-base tree
 	@scripts/build kernel-bench
 	@bench/kernel --build $(build) $(ARGS)
@@ -173,11 +174,11 @@ fuzz: packages-check tree
 	@scripts/build fuzz-session
 	@scripts/fuzz --build $(build) --seconds $(or $(FUZZ_SECONDS),600) $(ARGS)
 
-# make ends with 2 whatever status other than 0 a recipe had. For the command's
-# own it loads a function that ends it (qemu/makeexit.c), for which it needs a
-# compiler before anything else; where there will be none, the status is told as
-# "Error N". build/vm.status has it in both cases.
-# make -n makes it too, and from 4.4 on ends where it could not.
+# make itself ends with 2 when a recipe fails, whatever the recipe's status. To end
+# with the command's own it loads a function (qemu/makeexit.c), and needs a compiler
+# for that before anything else. Without one it prints the status as "Error N".
+# build/vm.status has it in both cases. make -n would build the function too, and from
+# make 4.4 on end where it cannot.
 ifneq ($(filter vm,$(MAKECMDGOALS)),)
 ifneq ($(if $(dry),$(wildcard $(build)/vm/makeexit.so),load),)
 -load $(build)/vm/makeexit.so
@@ -197,8 +198,8 @@ vm-run: $(which) perf
 	status=$$?; echo $$status >$(build)/vm.status; \
 	$(if $(loaded),,exit $$status)
 
-# what a recipe says is expanded before any of it is run, hence two targets; and
-# with make -n too, which runs nothing
+# make expands a recipe before it runs any line of it: hence two targets. make -n
+# expands it too, and runs nothing.
 vm: vm-run
 	@$(if $(dry),,$(if $(loaded),$(exit-with $(file <$(build)/vm.status)))):
 
@@ -207,7 +208,7 @@ demo: kernel perf
 		$(if $(TIMEOUT),--timeout $(TIMEOUT)) \
 		$(if $(DEMO_OUT),--out '$(DEMO_OUT)')
 
-# builds what it needs itself, as its first layer
+# The first layer builds what the others need.
 check: packages-check
 	@scripts/check --build $(build) $(ARGS)
 
