@@ -14,9 +14,9 @@ TARBALL = "/usr/src/linux-source-6.12.tar.xz"
 OLDEST = 100
 ANOTHER = ("name a 6.12.y, from 6.12.%d on, with KERNEL_SRC= (a directory or a "
            "tarball)" % OLDEST)
-# What in the build directory is not made of the base, or is made anew each time:
-# each layer of scripts/check empties its own directory, and it may be what
-# called us.
+# Names in the build directory that outlive a change of the base: they are not made
+# of it, or are made anew each time. scripts/check, which empties the directory of
+# each layer itself, may be the caller.
 KEPT = ("log", "demo", "check", "vm", "vm.status", "fuzz", "bench", ".lock",
         "base", "base.new", "base.old", "base.id", "base.next",
         "base.next.new")
@@ -51,7 +51,7 @@ def check_version(makefile, source):
 
 
 def identity(source):
-    """A word that changes when what @source holds does."""
+    """A word that changes when the contents of @source do."""
     stat = os.stat(source)
     if not os.path.isdir(source):
         return f"{source} {stat.st_size} {stat.st_mtime_ns}"
@@ -64,7 +64,7 @@ def identity(source):
 
 
 def files_of(directory):
-    """The sources in a user's own directory: what git has there, else all."""
+    """The sources in a user's own directory: git's files, or else all files."""
     if os.path.exists(os.path.join(directory, ".git")):
         names = call(["git", "-c", "safe.directory=*", "-C", directory,
                       "ls-files", "-z"]).stdout
@@ -89,8 +89,8 @@ def read_makefile(source, log):
             raise Failure(f"{source} has no Makefile at its top; "
                           f"{ANOTHER}") from None
     said = []
-    # the second where all names begin with "./"; in this order, as it would
-    # find ./arch/Makefile of what was packed without a directory above it
+    # The second is for tarballs whose names begin with "./". It comes second: in
+    # one packed without a top directory it would find ./arch/Makefile.
     for depth, pattern in (1, "*/Makefile"), (2, "./*/Makefile"):
         result = call(["tar", "-xOf", source, "--wildcards",
                        "--no-wildcards-match-slash", "--occurrence=1",
@@ -139,8 +139,8 @@ def unpack(source, target, log, depth):
 
 
 def remove(build, name):
-    """Removes all of a file or directory in @build at once, as it seems to who
-    looks for it by its name."""
+    """Removes a file or directory in @build. It is renamed first: its name never
+    stands for half of it."""
     path, old = os.path.join(build, name), os.path.join(build, "base.old")
     os.rename(path, old)
     if os.path.isdir(old) and not os.path.islink(old):
@@ -150,13 +150,13 @@ def remove(build, name):
 
 
 def switch(build):
-    """Puts the base that is unpacked in base.new, and whose identity base.next
-    has, in the place of the one before, if there is one.
+    """Puts the base in base.new, whose identity is in base.next, in the place of
+    the base before, if there is one.
 
-    All that was made of that one goes: objects look newer than the sources of
-    any base. A run that is cut short in here is completed by the next one, as
-    base.next goes last; base.id, which says what the base is that all else was
-    made of, is not there until then.
+    Everything made of the old base goes: its objects look newer than the sources
+    of any base. A run that is cut short in here is completed by the next one, as
+    base.next goes last. base.id names the base that everything else was made of,
+    and is not there until then.
     """
     base, fresh, old, id_file, following = (
         os.path.join(build, name) for name in
@@ -164,7 +164,7 @@ def switch(build):
     if os.path.lexists(old):
         # from a run that was cut short
         remove(build, "base.old")
-    # in a directory without these we have made nothing
+    # a directory without these has nothing of ours
     if any(os.path.exists(os.path.join(build, name)) for name in
            ("base.id", "log/tree.log", "log/kernel-base.log")):
         made = sorted(set(os.listdir(build)) - set(KEPT))
@@ -185,12 +185,12 @@ def switch(build):
 
 
 def acquire(build, source, trial=None):
-    """Makes build/base what @source is. Another base takes with it what was
-    made of the one before, the tree too; not with unsaved work in that, nor
-    where @trial, which is called with the directory of the new one, raises.
+    """Makes build/base of @source. A change of the base removes everything made of
+    the old one, the tree too. It is refused if the tree has unsaved work, or if
+    @trial raises, which is called with the directory of the new base.
 
-    Without a @source a base that is there already is kept, else Debian's
-    package is unpacked, which is what there is to come back to.
+    Without a @source the present base is kept; if there is none, Debian's package
+    is unpacked.
     """
     named = bool(source)
     base = os.path.join(build, "base")
@@ -233,7 +233,7 @@ def acquire(build, source, trial=None):
 
 
 def take(source, fresh, log, version, depth):
-    """Unpacks it, and looks whether it is what the series can be applied to."""
+    """Unpacks it, and checks that the series can be applied to it."""
     with Step(f"base: unpacking Linux {version} from {source}"):
         if os.path.exists(fresh):
             shutil.rmtree(fresh)
