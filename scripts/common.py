@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What tree, refresh, series and check share: where things are, how errors are
-told, and the form of a patch in patches/.
+"""Shared by tree, refresh, series and check: paths, the reporting of errors, and
+the form of a patch in patches/.
 
 There are three series, in SERIES, each on top of the one before. patches/NAME/
-has the patches of one, and series, which names them in their order. A patch file
-is named after its subject. It is a mail of which the new files are left out:
+has the patches of one series, and the file series, which names them in their
+order. A patch file is named after its subject. It is a mail without the new files:
 
     From: Name <address>
     Date: ...
@@ -33,7 +33,7 @@ import subprocess
 import sys
 import time
 
-# what a command says is looked at here and there: in English, wherever it is run
+# The scripts read the messages of commands: in English, wherever they are run.
 os.environ.update(LC_ALL="C.UTF-8", LANGUAGE="")
 
 TOP = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
@@ -41,8 +41,8 @@ PATCHES = os.path.join(TOP, "patches")
 # in the order in which they are applied
 SERIES = ("kernel", "perf", "perf-fixes")
 TREE_NAME = "linux-6.12"
-# a line of a build's output that tells of something it makes; and not what one
-# that finds nothing to do says, too
+# A line of a build's output that names a thing it makes. Lines that a build prints
+# even if it finds nothing to do are left out.
 THING = re.compile(r"^  (?!(?:CALL|CHK|DESCEND|INSTALL) |GEN +Makefile$)"
                    r"[A-Z][A-Z0-9_]+ +\S")
 # the state of the tree that patches/ and the whole files stand for
@@ -56,7 +56,7 @@ OURS = ("README.md", "CONTRIBUTING.md", "COPYING", "MAINTAINERS", "Makefile",
 
 
 class Failure(Exception):
-    """Something that a person has to see to; the text says what."""
+    """A fault that the user has to mend; the text describes it."""
 
 
 def say(text):
@@ -64,8 +64,8 @@ def say(text):
 
 
 def end_output():
-    """Python writes at its end what is left, and ends with 120 if that fails: let
-    it not try what has failed before."""
+    """At its end Python writes the rest of the output, and ends with 120 if that
+    fails. Output that has failed before is not tried again."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -73,7 +73,7 @@ def end_output():
 
 
 def run_main(name, main):
-    """Runs @main, telling a Failure in one go."""
+    """Runs @main, and prints a Failure in one piece."""
     try:
         sys.exit(main())
     except Failure as failure:
@@ -88,12 +88,12 @@ def run_main(name, main):
 
 
 def is_full(text):
-    """Whether an error's text is of a full disk."""
+    """Whether the text of an error names a full disk."""
     return "No space left" in text or "Disk quota" in text
 
 
 def remedy_of(text, path=TOP):
-    """What to do about an error, when its text tells."""
+    """The remedy for an error, by its text."""
     if is_full(text):
         return (f"the disk is full (df -h {path} tells); make room and run "
                 "the same command again")
@@ -101,7 +101,7 @@ def remedy_of(text, path=TOP):
 
 
 def call(args, log=None, check=True, **kwargs):
-    """Runs a command; on failure raises with its last words and its log."""
+    """Runs a command; if it fails, raises with its last lines and its log."""
     result = subprocess.run(args, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True,
                             errors="surrogateescape", **kwargs)
@@ -111,7 +111,7 @@ def call(args, log=None, check=True, **kwargs):
             with open(log, "a", errors="surrogateescape") as f:
                 f.write(f"$ {' '.join(args)}\n{result.stdout}")
         except OSError as error:
-            # what went wrong is to be told even where there is no room for it
+            # the command's fault is reported even if the log has no room for it
             if result.returncode == 0:
                 raise
             log += f" (cut short: {error.strerror})"
@@ -126,7 +126,7 @@ def call(args, log=None, check=True, **kwargs):
 
 
 def descendants(pid):
-    """All that @pid has started, and what that has."""
+    """All processes that @pid has started, and their own."""
     children = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -145,7 +145,7 @@ def descendants(pid):
 
 
 def end_all_on_sigterm():
-    """What this process has started ends with it: guests, builds."""
+    """All processes that this one has started end with it: guests, builds."""
     def end(*_):
         # no thread is to start another one meanwhile
         sys.setswitchinterval(60)
@@ -293,7 +293,7 @@ def names_of(series, top=TOP):
 
 
 def read_series(top=TOP, wanted=None):
-    """The patches of these series in their order; refuses what does not add up."""
+    """The patches of these series in their order; raises if they do not fit together."""
     patches, seen, brought = [], {}, {}
     for series in wanted or wanted_series():
         names = names_of(series, top)
@@ -328,7 +328,7 @@ def read_series(top=TOP, wanted=None):
 
 
 def mails_of(build):
-    """What make series wrote, in the order to apply it in."""
+    """The mails that make series wrote, in the order to apply them in."""
     out = []
     for name in wanted_series():
         directory = os.path.join(build, "series", name)
@@ -366,12 +366,12 @@ def digest_of(series, top=TOP):
 
 
 def state_of(wanted, top=TOP):
-    """What a tree of these series is made of, in one line."""
+    """The state of these series, in one line."""
     return " ".join([digest_of(read_series(top, wanted), top), *wanted])
 
 
 def recorded_state(tree):
-    """The same, of what @tree was made of; empty without one."""
+    """The state that @tree was made of; empty without a tree."""
     try:
         return read_text(os.path.join(tree, ".git", "series-digest"))
     except FileNotFoundError:
@@ -384,7 +384,7 @@ def record_state(tree, state):
 
 
 class Lock:
-    """One at a time in a build directory."""
+    """Held by one run at a time in a build directory."""
 
     def __init__(self, build):
         os.makedirs(os.path.join(build, "log"), exist_ok=True)
@@ -442,7 +442,7 @@ def stray_edits(build, tree, git):
         if (new.st_size, new.st_mtime_ns) != (old.st_size, old.st_mtime_ns) \
                 and contents(full) != contents(pristine):
             found.append((path, "was edited"))
-    # what tools leave in a source tree is no edit of anybody's
+    # files that tools leave in a source tree are no edits
     found = [(p, what) for p, what in found
              if what != "is new" or not ignored(tree, p)]
     return found
@@ -494,8 +494,7 @@ def ignored(tree, path):
 def restore_missing(build, tree):
     """Brings back files of the base that git took out of the tree.
 
-    That is what a reset or a rebase does across the commit which put such a
-    file under git.
+    A reset or a rebase does so across the commit that put such a file under git.
     """
     base = os.path.join(build, "base")
     tracked = set(Git(tree)("ls-files", "-z").split("\0"))
@@ -576,8 +575,8 @@ def digest_of_files(directory):
 
 
 def outside_make(*others):
-    """The environment for a make that is not part of the one that started this,
-    nor has what that was told; without @others, too."""
+    """The environment for a make that is no part of the make that started this: it
+    has none of that one's variables, and none of @others."""
     told = ("ARGS", "BASE", "CMD", "DEMO_OUT", "LAYER", "MEM", "MFLAGS", "SMP",
             "TIMEOUT", "VERSION")
     return {k: v for k, v in os.environ.items()
@@ -585,7 +584,7 @@ def outside_make(*others):
 
 
 def compiler_32():
-    """What makes 32-bit programs here, with their C library."""
+    """The compiler that makes 32-bit programs here, with their C library."""
     for command in ["gcc", "-m32"], ["i686-linux-gnu-gcc"]:
         if shutil.which(command[0]) and not subprocess.run(
                 [*command, "-static", "-x", "c", "-o", "/dev/null", "-"],
@@ -608,7 +607,7 @@ def install_kselftests(build, headers, objects, log):
     os.makedirs(objects, exist_ok=True)
     call(["make", "-C", tree, f"O={headers}", jobs, "headers"], log=log,
          env=env)
-    # which kselftest's make does not know the programs to be made of
+    # kselftest's make does not rebuild programs when these headers change
     digest = digest_of_files(os.path.join(headers, "usr", "include"))
     made_with = os.path.join(objects, "headers.digest")
     if not os.path.exists(made_with) or read_text(made_with) != digest:

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Builds what each step of the series touches, one commit after the other.
+"""Builds the files that each commit of the series touches, one commit after the
+other.
 
-A commit that edits the kernel: the guest's configuration, of it the C files
-that the series has touched up to there, and a small kernel as a whole, so that
-it is seen to link. One that edits tools/perf: perf. One that edits the
-selftests: these, with the headers of that step.
+For a commit that edits the kernel it builds, in the guest's configuration, all C
+files that the series has touched so far, and a small kernel as a whole, to see it
+link. For a commit that edits tools/perf it builds perf, and for one that edits the
+selftests it builds these, with the headers of that step.
 
-The options of qemu/series.config are asked for from the commit on that makes
-x86 select HAVE_UNWIND_USER_FP; until then the series is to build without them.
+The options of qemu/series.config are set from the commit on that makes x86 select
+HAVE_UNWIND_USER_FP. Until then the series must build without them.
 """
 
 import os
@@ -32,7 +33,7 @@ class Steps:
                        GIT_INDEX_FILE=os.path.join(self.out, "index"))
 
     def begin(self):
-        """A tree as the base has it, and nothing built."""
+        """Makes the tree of the base, with nothing built."""
         shutil.rmtree(self.out, ignore_errors=True)
         os.makedirs(self.out)
         call(["cp", "-a", "--reflink=auto", os.path.join(self.build, "base"),
