@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A PMU with an AUX area for a machine that has none, so that perf record's modes of
- * AUX area tracing (--snapshot and without) can be tried there.
+ * A PMU with an AUX area for a machine that has none, to test perf record's modes of
+ * AUX area tracing (with --snapshot and without) there.
  *
- * To perf it is Intel PT: it has the name and the format of that PMU, and what it
- * writes each time its event is stopped, on one CPU or with one task, is a block of
- * well-formed packets that tell of no branch (SDM volume 3, chapter "Intel Processor
- * Trace": PSB, PSBEND, PAD).
+ * perf takes it for Intel PT: it has the name and the format of that PMU. Each time
+ * its event stops, on one CPU or with one task, it writes a block of well-formed
+ * packets without a branch (SDM volume 3, chapter "Intel Processor Trace": PSB,
+ * PSBEND, PAD).
  */
 #include <linux/mm.h>
 #include <linux/module.h>

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What of a kernel's console is a report of a fault.
+"""Finds reports of faults on a kernel's console.
 
-The kernel says everything it finds out about itself on the console, in lines
-that begin alike whichever checker prints them. Lines of user space do not get
-there, with one exception: what is written to /dev/kmsg.
+The kernel prints every fault that it finds on the console, and the lines of a
+checker begin alike. Lines of user space do not get there, except those written to
+/dev/kmsg.
 """
 
 import re
@@ -13,8 +13,8 @@ import re
 PREFIX = re.compile(r"^(?:<\d+>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?)*")
 
 # (kind, what the line has, after the prefix)
-# The first that matches names it, so the checkers stand before the words that
-# they begin with.
+# The first match gives a report its kind: a checker stands before the words that its
+# reports begin with.
 REPORTS = (
     ("panic", r"Kernel panic - not syncing"),
     ("panic", r"---\[ end Kernel panic"),
@@ -74,7 +74,7 @@ def clean(line):
 
 
 def kind_of(line):
-    """What a line reports, or None."""
+    """The kind of fault that a line reports, or None."""
     text = title_of(line)
     for kind, pattern in _REPORTS:
         if pattern.match(text):
@@ -90,7 +90,7 @@ _RULE = re.compile(r"={30,}$")
 
 
 def title_of(line):
-    """What a line says, without the time."""
+    """A line without its time."""
     return PREFIX.sub("", clean(line))
 
 
@@ -109,11 +109,10 @@ def functions_of_race(lines, start):
 def reports(text, allow=(), races_of=None, elsewhere=None):
     """[(line number, kind, line)] of all lines that report a fault.
 
-    @allow: regular expressions of lines that a test expects; each of them
-    that matches a line takes that line out.
-    @races_of: a set of functions; a data race counts if one of them is named
-    in its report, at either access or on the way there. None: they all count.
-    @elsewhere: a list that the other races' lines are added to
+    @allow: regular expressions; a line that matches one is expected, and left out.
+    @races_of: a set of functions; a data race counts if its report names one of
+    them, at either access or on the way there. None: all data races count.
+    @elsewhere: a list that gets the lines of the other races
     """
     allowed = [re.compile(a) for a in allow]
     found = []
@@ -131,18 +130,18 @@ def reports(text, allow=(), races_of=None, elsewhere=None):
     return found
 
 
-# What the base says last before it stops all CPUs but one (kernel/reboot.c)
+# The last lines of the base before it stops all CPUs but one (kernel/reboot.c)
 _GOING = re.compile(r"reboot: (?:Power down|Restarting system|"
                     r"(?:Power off not available: )?System halted)")
 
 
 def until_power_off(text):
-    """The console of a guest that was done, without how its CPUs stopped.
+    """The console of a guest that was done, up to the stop of its CPUs.
 
-    Each of them takes itself offline when it is told to stop, and one that has
-    not been told yet may still wake it up: "sched: Unexpected reschedule of
-    offline CPU#1!". On real machines the two are a few instructions apart, in
-    QEMU as long as the host lets a CPU wait.
+    A CPU takes itself offline when it is told to stop, and another one that has not
+    been told yet may still wake it up: "sched: Unexpected reschedule of offline
+    CPU#1!". On real machines these are a few instructions apart; in QEMU, as long
+    as the host lets a CPU wait.
     """
     lines = text.split("\n")
     for number in range(len(lines) - 1, -1, -1):

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What make demo profiles: a program whose system calls have deep callers.
+ * The program that make demo profiles: its system calls have deep callers.
  *
- * It plays a small data base: it answers requests, and each kind of answer
- * ends in another system call, a dozen calls below main(). It is built with
- * frame pointers, and makes its system calls itself: the C library of most
- * distributions is built without them, which hides the caller of each of its
- * functions from any unwinder that goes by frame pointers.
+ * It plays a small data base. It answers requests, and each kind of answer ends
+ * in another system call, a dozen calls below main(). It is built with frame
+ * pointers, and makes its system calls itself: the C library of most
+ * distributions has no frame pointers, and so hides the callers of its functions.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -26,7 +25,7 @@ struct request {
 };
 
 static int zero_fd, null_fd;
-/* A read of it takes some times as long as from one sample to the next. */
+/* Reading it takes longer than several samples are apart. */
 static char table[4096 * PAGE];
 
 static inline long call(long nr, long a, long b, long c, long d, long e)

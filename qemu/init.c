@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The guest's first and only system process: it makes a root out of the
- * host's, shared over 9p, runs one command there and tells the runner
- * (qemu/run) how the command ended.
+ * The guest's first and only system process. It makes its root of the host's,
+ * shared over 9p, runs one command there and tells the runner (qemu/run) the
+ * status of the command.
  *
- * What to do stands in two files that the runner puts into the initramfs:
- * /conf (one word and its value a line) and /cmd (a shell script).
+ * The runner puts two files into the initramfs: /conf (one word and its value a
+ * line) and /cmd (a shell script).
  *
  * The command's output goes through a pipe to a virtio port of its own, so
  * that it is not mixed with the kernel's messages and arrives byte for byte.
@@ -82,7 +82,7 @@ static void write_all(int fd, const char *buf, size_t len)
 	}
 }
 
-/* Tells the kernel log, which is the console, and ends without a status. */
+/* Writes to the kernel log, which is the console, and ends without a status. */
 static void __attribute__((noreturn, format(printf, 1, 2)))
 die(const char *fmt, ...)
 {
@@ -251,15 +251,14 @@ static void make_root(void)
 }
 
 /*
- * No deadline server of the fair tasks (deadline.c). Where these had to wait for a
- * second, as they do on a host that is short of CPUs, 6.12's miscounts when their
- * CPU goes: sched_cpu_dying() counts it among the tasks that are left, and its
- * bandwidth underflows. Both warn, and nothing here needs it.
+ * Stops the deadline servers of fair tasks (deadline.c), which nothing here needs. If
+ * fair tasks had to wait for a second, as on a host that is short of CPUs, the server
+ * of 6.12 miscounts when its CPU goes offline: sched_cpu_dying() counts it as a task
+ * that is left, and its bandwidth underflows. Both warn.
  *
- * To stop one that has stopped by itself, as it does where its CPU has had nothing to
- * run for a while, takes its bandwidth away twice and warns as well
- * (sched_fair_server_write() does not ask). So it is stopped from its own CPU, where
- * who stops it is what there is to run.
+ * A server stops by itself when its CPU has been idle for a while. Stopping it again
+ * would take its bandwidth away twice and warn, too (sched_fair_server_write() does
+ * not check). So this runs on the CPU of the server, which then is not idle.
  */
 static void no_fair_server(void)
 {
@@ -376,7 +375,7 @@ static bool pump(int from)
 	return true;
 }
 
-/* Runs the command to its end, reaping what falls to us meanwhile. */
+/* Runs the command to its end, and reaps orphans meanwhile. */
 static int run(char *script)
 {
 	int pipefd[2], sigfd, status = 0;
@@ -445,7 +444,7 @@ int main(void)
 
 	status = run(script);
 
-	/* what the command left behind must not outlive the file systems */
+	/* processes that the command left must end before the file systems go */
 	kill(-1, SIGKILL);
 	while (wait(NULL) > 0)
 		;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A function for the Makefile, $(exit-with STATUS): GNU make ends there, with
- * that exit status. By itself it knows 0, 1 and 2 only, and a command in the guest
- * has more to say ("Loading Dynamic Objects" in make's manual).
+ * A function for the Makefile: $(exit-with STATUS) ends GNU make with that exit
+ * status. make's own statuses are 0, 1 and 2 only, and a command in the guest has
+ * others. See "Loading Dynamic Objects" in make's manual.
  */
 #include <stdlib.h>
 #include <gnumake.h>

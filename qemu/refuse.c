@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * To be preloaded: perf_event_open(2) of a kernel that does not know what the series
- * adds to the attributes. Such a kernel refuses each bit behind the ones it knows
- * (perf_copy_attr()), of which sigtrap, bit 37 of the word, is the last in 6.12.
+ * A library to preload: perf_event_open(2) as a kernel without the series has it. Such
+ * a kernel refuses all attribute bits that it does not know (perf_copy_attr()). The
+ * last bit that 6.12 knows is sigtrap, bit 37 of the word.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,7 +16,7 @@
 
 #define KNOWN	((1ULL << 38) - 1)
 
-/* perf has no other way to it: the C library has no function for the system call */
+/* perf calls it by syscall(): the C library has no function for this system call. */
 long syscall(long nr, ...)
 {
 	static long (*next)(long nr, ...);
@@ -32,7 +32,7 @@ long syscall(long nr, ...)
 	if (nr == SYS_perf_event_open) {
 		uint64_t word;
 
-		/* what is before the word of bits has had its size from the first day */
+		/* the fields in front of the word of bits have never changed their size */
 		memcpy(&word, (char *)arg[0] + offsetof(struct perf_event_attr, read_format) +
 		       sizeof(uint64_t), sizeof(word));
 		if (word & ~KNOWN) {

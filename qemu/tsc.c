@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Says how many thousand times a second this machine's time stamp counter counts.
+ * Prints the frequency of this machine's time stamp counter in kHz.
  *
  * A guest under TCG reads that counter, and cannot measure it well: its timers are
- * those of QEMU, which wait for a CPU as everybody does. A guest that was kept
- * waiting in those 50 ms takes a second for ten, and gives up what it waits for.
+ * QEMU's, and QEMU may have to wait for a CPU. If it waits during those 50 ms, the
+ * guest takes one second for ten, and gives up waiting too early.
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <time.h>
 #include <x86intrin.h>
 
-/* At the same moment, as close as can be had. */
+/* Both clocks at the same moment, as near as possible. */
 struct reading {
 	uint64_t	tsc;
 	uint64_t	ns;
@@ -32,7 +32,7 @@ static struct reading read_both(void)
 	uint64_t ns;
 	int i;
 
-	/* Between two that are close nobody else had the CPU. */
+	/* If two readings are close, nothing else ran between them. */
 	for (i = 0; i < 100; i++) {
 		before = __rdtsc();
 		ns = now();
