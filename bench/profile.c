@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A plugin of QEMU's that counts, instruction by instruction, what a guest
- * executes between the two marks of getppid.c.
+ * A plugin for QEMU that counts how often a guest executes each instruction
+ * between the two marks of getppid.c.
  *
- * Writes "address count" lines into the file that out= names when QEMU ends.
- * QEMU's header is in no package of every distribution that has the plugins, so
- * what is used of it is declared here (plugin interface 1).
+ * When QEMU ends it writes lines "address count" into the file that out= names.
+ * Not every distribution with plugins packages QEMU's header: so the functions
+ * that are used are declared here (plugin interface 1).
  */
 #include <inttypes.h>
 #include <stdbool.h>

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-r"""Tells by function where the instructions of a call went.
+r"""Prints how many instructions of a call each function took.
 
 usage: bench/profile.py VMLINUX COUNTS CALLS [LEAST]
 
-COUNTS is what the plugin profile.c wrote, for instance of CALLS = 1000 calls:
+COUNTS is the file that the plugin profile.c wrote, for instance of CALLS = 1000:
 
     gcc -O2 -shared -fPIC -o build/bench/profile.so bench/profile.c
     qemu/run --icount --kernel build/kernel-bench/arch/x86/boot/bzImage \
@@ -12,9 +12,8 @@ COUNTS is what the plugin profile.c wrote, for instance of CALLS = 1000 calls:
         'build/bench/getppid 1 deferred 1 16'
     bench/profile.py build/kernel-bench/vmlinux build/bench/counts 1000
 
-Functions below LEAST instructions a
-call (1) are summed up. "runs" is how often the first instruction that ran of the
-function did, a call.
+Functions with less than LEAST instructions a call (1) are summed up. "runs" is how
+often the first of a function's instructions ran, a call.
 """
 
 import bisect
