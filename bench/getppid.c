@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a sampled system call costs, by the depth of the user stack.
+ * Measures the cost of a sampled system call, by the depth of the user stack.
  *
  * Recurses to a depth, calls getppid() CALLS times there, and times that with
  * CLOCK_MONOTONIC_RAW: under QEMU's -icount that clock counts instructions. It
@@ -8,17 +8,18 @@
  *
  *	perf record -m 8M -e syscalls:sys_enter_getppid
  *
- * in several modes. The buffer is read between the rounds, outside the time that
- * is taken, and every record in it is looked at: a figure of which a sample or a
- * stack is missing is not printed.
+ * in several modes. It reads the buffer between the rounds, outside the time that is
+ * measured, and checks every record: if a sample or a stack is missing, the figure is
+ * not printed.
  *
- * The kernel's interface is written down here once more, so that the program can
- * be built with the headers of any kernel, and runs on one without the series,
- * where it leaves out the deferred modes.
+ * The kernel's interface is defined here again, so that the program can be built with
+ * the headers of any kernel. On a kernel without the series it leaves out the deferred
+ * modes.
  *
- * And what a context switch costs: two threads take turns through pipes, where nothing is
- * traced; beside a profile of the whole system that samples neither; and with a sample of
- * each switch. The switches are counted, too, and a turn of two of them is timed.
+ * It also measures the cost of a context switch. Two threads take turns through pipes:
+ * with nothing traced; beside a profile of the whole system that samples neither; and
+ * with a sample of each switch. A turn of two switches is timed, and the switches are
+ * counted.
  *
  * usage: getppid [ROUNDS [MODE EVENTS [DEPTH]]]
  *

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""make demo: what it shows and what it leaves."""
+"""The tests of make demo: its output and its files."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import subprocess
 
 from common import TOP, Failure, outside_make
 
-# what is promised to be left there
+# the files that the README promises
 LEFT = ("perf.data", "script.txt", "report.txt", "flamegraph.html")
 FIGURES = re.compile(
     r"^(deferred|immediate): +(\d+) samples, +(\d+) deferred records, "
@@ -17,7 +17,7 @@ COMMAND = "dd if=/dev/zero of=/dev/null bs=256k count=4000"
 
 
 def over(layer):
-    """A command that takes too long: how it gets the time that it needs."""
+    """A command that takes too long: the message names TIMEOUT=."""
     result = subprocess.run(
         [os.path.join(TOP, "scripts", "demo"), "--build", layer.check.build,
          "--out", layer.log("over"), "--timeout", "5"],

@@ -31,7 +31,7 @@ READERS = {
     # each file is read twice, and deleted as often
     "diff": ["diff", "{path}", "{path}"],
 }
-# file of the corpus: who else reads it
+# file of the corpus: further commands that read it
 OTHERS = {
     "c2c-no-node": {"c2c": ["c2c", "report", "--stdio"]},
     **{name: {
@@ -102,7 +102,7 @@ ENDED = {"bad-compressed": "failed to decompress"}
 
 
 def read(perf, words, path, log):
-    """(what it printed, what it said) of a reader that has to live."""
+    """(stdout, stderr) of a reader, which must not crash."""
     if "{path}" not in words:
         words = [*words, "-i", "{path}"]
     words = [word.format(path=path, log=log) for word in words]
@@ -125,7 +125,7 @@ def read(perf, words, path, log):
 
 
 def look_there(name, line, kind):
-    """The event that a message names has to be where and what it says."""
+    """The event that a message names must be at its offset and of its type."""
     offset, size = (int(number, 16) for number in
                     re.match(r"(0x[0-9a-f]+)@\S+ \[(0x[0-9a-f]+)\]", line).groups())
     with open(os.path.join(CORPUS, name), "rb") as f:
@@ -211,7 +211,7 @@ HELP = {
 
 
 def read_page(tree, page):
-    """What perf's manual says of deferral stands where the option is."""
+    """perf's manual describes deferral with the option."""
     path = os.path.join(tree, "tools", "perf", "Documentation", f"{page}.txt")
     with open(path) as f:
         text = f.read()
@@ -253,7 +253,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 def complete(perf, tree, command):
-    """What bash makes of the begin of the option, with perf's own completion."""
+    """bash completes the option, with perf's own completion."""
     result = subprocess.run(
         ["bash", "--norc", "-c", COMPLETE, "bash",
          os.path.join(tree, "tools", "perf", "perf-completion.sh"), command,
@@ -325,7 +325,7 @@ MOST_TIME = 30
 
 
 def user_time(perf, words, path):
-    """Seconds of the processor, in user mode, without a disturbance."""
+    """Seconds of CPU time in user mode, without disturbances."""
     times = []
     for _ in range(3):
         with open(f"{path}.err", "wb") as errors:
@@ -349,7 +349,7 @@ def user_time(perf, words, path):
 
 
 def read_many(perf, form, words, directory):
-    """What a callchain takes does not grow with how many are waited for."""
+    """The time for a callchain does not grow with the number of waiting ones."""
     times = []
     for threads in AT_ONCE:
         path = os.path.join(directory, f"at-once-{form}-{threads}")
@@ -368,7 +368,7 @@ def read_many(perf, form, words, directory):
 
 
 def inject_guest(perf, directory):
-    """perf inject reads samples also where it wants only other events."""
+    """perf inject reads samples also if it wants only other events."""
     host, guest = (os.path.join(directory, name) for name in ("host", "guest"))
     for path in host, guest:
         call([os.path.join(TOP, "bench", "mkperfdata"), "--samples", "40",

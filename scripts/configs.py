@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The configurations that the series has to build in, and its steps.
+"""Builds the series in other configurations.
 
-scripts/configs.ini names the configurations. Of each the C files that the
-series adds or edits are compiled with W=1 and looked at by sparse, in the
-patched tree, and every warning is one failure of that configuration, but for
-those that the pristine base has of the same file in the same configuration.
+scripts/configs.ini names the configurations. In each of them the C files that the
+series adds or edits are compiled with W=1 and checked by sparse, in the patched
+tree. A warning fails the configuration, unless the pristine base has the same
+warning about the same file there.
 
-Which of the files a configuration has is asked of the Makefiles, not of what
-came out; see Objects.
+The Makefiles tell which of the files a configuration builds; see Objects.
 """
 
 import argparse
@@ -32,9 +31,9 @@ SPARSE = os.path.join(TOP, "scripts", "sparse")
 # ARCH of a configuration: the prefix of its compiler
 COMPILERS = {"x86": "", "arm64": "aarch64-linux-gnu-",
              "riscv": "riscv64-linux-gnu-"}
-# what the option is that brings the series' own C files
+# the option that builds the series' own C files
 ENABLED = "UNWIND_DEFERRED=y"
-# directories that are built whatever the configuration is
+# directories that are built in every configuration
 ALWAYS = re.compile(r"^(?:[a-z]+|arch/[a-z0-9]+)$")
 
 
@@ -68,7 +67,7 @@ def read_configs():
 
 
 class Source:
-    """A kernel tree and what of it is looked at."""
+    """A kernel tree."""
 
     def __init__(self, path):
         self.path = os.path.realpath(path)
@@ -93,19 +92,20 @@ def kernel_c(paths):
                                                       "scripts/"))]
 
 
-# C files that the series leaves alone, of which code in headers that it edits
-# is the better part
+# C files that the series leaves alone, and that consist largely of code in headers
+# which it edits
 USERS = {"arch/x86/include/asm/entry-common.h": ["arch/x86/entry/common.c",
                                                  "kernel/entry/common.c"],
          "include/linux/perf_event.h": ["kernel/events/callchain.c"]}
 
-# sparse looks at a header's inline function where it is used. Of headers of the
-# base that only new files use so, these files of the base tell what it says.
+# sparse checks an inline function of a header in the files that use it. For headers
+# of the base that only new files use, these files of the base give the warnings that
+# the base has already.
 WITNESSES = ("arch/x86/kernel/process_32.c", "arch/x86/kernel/process_64.c")
 
 
 class Objects:
-    """Which objects the Makefiles of a tree build in a configuration."""
+    """The objects that the Makefiles of a tree build in a configuration."""
 
     def __init__(self, source, arch, config):
         self.source = source
@@ -144,7 +144,7 @@ class Objects:
         return self.directory(parent) and name + "/" in self.listed(parent)
 
     def of(self, files):
-        """The objects of those of the C @files that are built."""
+        """The objects of the C @files, without files that are not built."""
         out = []
         for path in files:
             directory, name = os.path.split(path)
@@ -158,7 +158,7 @@ class Objects:
 
 
 def clean_env(**more):
-    """The environment without what was said to our own make."""
+    """The environment without the variables of our own make."""
     drop = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "CMD", "BASE",
             "V", "O", "W", "C", "ARCH", "CROSS_COMPILE", "KCFLAGS", "CHECK",
             "CF", "LLVM", "CC", "KCONFIG_ALLCONFIG")
@@ -169,26 +169,26 @@ def clean_env(**more):
 MESSAGE = re.compile(r"^(?P<path>[^\s:][^:\n]*?):(?:\d+:)*\s+"
                      r"(?P<text>(?:fatal )?(?:warning|error):.*)$", re.I)
 MODPOST = re.compile(r"^(?:WARNING|ERROR): ?(?P<text>modpost: .*)$")
-# what sparse says more of the message before: "path:1:2:    expected ..."
+# a further line of sparse about the message before: "path:1:2:    expected ..."
 MORE = re.compile(r"^[^\s:][^:\n]*?:\d+:\d+:(?P<text>\s{2,}\S.*)$")
-# what kbuild says that it does: "  CC [M]  fs/exec.o"
+# a line of kbuild: "  CC [M]  fs/exec.o"
 UNIT = re.compile(r"^  (?P<what>[A-Z][A-Z0-9_]*) +(?:\[M\] +)?(?P<path>\S+)")
 
 
 class Messages:
-    """What the compiler, kernel-doc, objtool and sparse said in a log.
+    """The messages of the compiler, kernel-doc, objtool and sparse in a log.
 
-    Line numbers and offsets are left out, so that what the base said can be
-    taken off what the patched tree said. What is said of a header counts once,
-    however many files include it. With @units only what came of these objects
-    counts, which with -j1 is what follows their CC and CHECK lines.
+    Line numbers and offsets are left out, so that the base's messages can be
+    subtracted from the patched tree's. A message about a header counts once,
+    however many files include it. With @units only messages about these objects
+    count: with -j1, those that follow their CC and CHECK lines.
     """
 
     def __init__(self, text, source, units=None):
         self.units = {"CC": set(), "CHECK": set()}
         self.count = collections.Counter()
         self.lines = {}
-        # {object: what came of it}
+        # {object: the files that its messages are about}
         self.blamed = {}
         key = unit = None
         for line in text.split("\n"):
@@ -227,7 +227,7 @@ class Messages:
         return os.path.normpath(path)
 
     def beyond(self, other):
-        """The lines of what @other, if there is one, has not said too."""
+        """The lines of messages that @other, if there is one, does not have."""
         out = []
         for key, number in self.count.items():
             before = other.count[key] if other else 0
@@ -239,10 +239,10 @@ class Messages:
 
 
 class Workshop:
-    """Where configurations are built: a directory a worker, arch and tree.
+    """Builds configurations, in a directory for each worker, arch and tree.
 
-    Host programs are made once in each of them; kbuild sees to what depends on
-    the configuration, and the objects that are looked at are removed first.
+    Host programs are made once in each directory. kbuild rebuilds files that depend
+    on the configuration; the objects to be checked are removed first.
     """
 
     def __init__(self, out, tree, base):
@@ -296,7 +296,7 @@ class Workshop:
         return os.path.join(directory, ".config")
 
     def compile(self, config, source, directory, objects, log):
-        """W=1 and sparse over the objects; what they said."""
+        """Makes the objects with W=1 and sparse; returns the messages."""
         for name in objects:
             path = os.path.join(directory, name)
             if os.path.exists(path):
@@ -314,7 +314,7 @@ class Workshop:
         return messages
 
     def base_messages(self, config, directory, objects, log):
-        """What the base says of the objects, kept for the next time."""
+        """The base's messages about the objects, kept for the next time."""
         self.configure(config, self.base, directory, config.options, log)
         text = read_text(os.path.join(directory, ".config"))
         digest = hashlib.sha256("\0".join(
@@ -329,7 +329,7 @@ class Workshop:
         return messages
 
     def run(self, config, worker, log):
-        """One configuration; raises a Failure that tells all there is."""
+        """Builds one configuration; raises a Failure with all its faults."""
         open(log, "w").close()
         place = os.path.join(self.out, f"{config.arch}-{worker}")
         directory = os.path.join(place, "series")
@@ -363,7 +363,8 @@ class Workshop:
         return objects
 
     def link(self, config, directory, base, log):
-        """The whole kernel; what is said of files of ours, or of the whole."""
+        """Builds the whole kernel; returns messages about files of ours and about
+        the whole."""
         log += ".vmlinux"
         open(log, "w").close()
         self.make(config, self.tree, directory, log, "W=1", "vmlinux")
@@ -386,7 +387,7 @@ def tail(log, lines=25):
 
 
 def header_docs(tree, ours):
-    """kernel-doc of the headers, which kbuild leaves out."""
+    """Runs kernel-doc on the headers, which kbuild leaves out."""
     headers = sorted(p for p in ours if p.endswith(".h")
                      and not p.startswith("tools/"))
     result = subprocess.run(

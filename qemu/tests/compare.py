@@ -2,13 +2,12 @@
 """Compares merged deferred callchains with immediate ones of the same run.
 
 Two events sit on one place: one of them defers its user callchains, the other
-does not. Each hit gives a sample of each, taken in one and the same kernel
-entry, and told apart from all other hits by a number (an argument of the
-system call, or the address of a page fault). So the two samples have to be
-equal in all but the event's name and the time, which differs by the moment
-between the two.
+does not. Each hit gives a sample of each event, in the same kernel entry. A number
+tells the hit from all others: an argument of the system call, or the address of a
+page fault. The two samples must be equal except for the event's name and the time,
+which differs by the moment between the two.
 
-The text is that of
+The text is the output of
   perf script --ns -F comm,pid,tid,cpu,time,event,trace,ip,sym,symoff
 (addr in place of trace for page faults).
 """

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Writes a perf.data as a machine of the other byte order had written it.
+"""Writes a perf.data as a machine of the other byte order would have written it.
 
-Takes what a little-endian 64-bit machine wrote, a file or a stored pipe, and
-writes what a big-endian one would have. All is where it was and as large as it
-was: bytes change places within their fields. What perf says of the two has to be
-the same, and how perf reads the other order is not asked here: this is from the
-description of the format and from what writes it.
+It takes a file or a stored pipe of a little-endian 64-bit machine, and writes that of
+a big-endian one. Everything keeps its place and its size: bytes change places within
+their fields. perf must print the same for both. This code follows the description of
+the format and the code that writes it, and not perf's code that reads the other order.
 
-What is not known raises Bad. Copied are strings, dumps of stacks, AUX data, build
-ids, raw data that no format tells of, and structures in other raw data.
+Unknown data raises Bad. Strings, dumps of stacks, AUX data, build ids, raw data
+without a format, and structures in other raw data are copied.
 """
 
 import functools

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Reads perf.data without perf, as far as callchains are concerned.
 
-What the tests know of deferred callchains they know from here, not from the
-perf that they test: which samples wait for a callchain, which callchains are
-there, and what the same data would be had nothing been deferred.
+The tests use this, and not the perf that they test, to know which samples wait for a
+callchain, which callchains are there, and what the data would be if nothing had been
+deferred.
 """
 
 import glob

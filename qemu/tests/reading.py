@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Recordings, and what perf prints of them.
+"""Recordings, and perf's output of them.
 
-A recording is written twice by the tests' own reader (perfdata.py): as it is,
-and with each user callchain in its sample, as if nothing had been deferred.
-Whatever a command prints of the one it has to print of the other.
+The tests' own reader (perfdata.py) writes a recording twice: as it is, and with each
+user callchain in its sample, as if nothing had been deferred. A command must print the
+same for both.
 """
 
 import concurrent.futures

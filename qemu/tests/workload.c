@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the test "callchains" records: programs whose every probed system call
- * is known, with its whole chain of callers.
+ * The programs that the test "callchains" records. Every probed system call is
+ * known, with its whole chain of callers.
  *
- * A probed system call carries a number of its own in an argument that the
- * kernel does not look at. Frames are known to the last: the chain of frame
- * pointers is ended in enter(), as the C library is built without them and
- * would go on with a word that is none. "calls N" on stderr tells how many
- * probed calls were made; a line "child PID" is a process left behind.
+ * A probed system call carries a number of its own in an argument that the kernel
+ * ignores. All frames are known: enter() ends the chain of frame pointers, for the
+ * C library is built without them, and the chain would go on with a word that is
+ * no frame pointer. "calls N" on stderr gives the number of probed calls; a line
+ * "child PID" names a process that is left behind.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
