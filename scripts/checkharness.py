@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The tests of the frame itself: scripts/ and qemu/, for scripts/check."""
+"""The tests of the harness: scripts/ and qemu/, for scripts/check."""
 
 import importlib.machinery
 import importlib.util
@@ -26,13 +26,13 @@ SIGNED = "\n\nWhy it is so.\n\nSigned-off-by: Tester <tester@example.org>\n"
 
 
 def touched_files(series):
-    """The base's files that a series edits."""
+    """The files of the base that a series edits."""
     return {path for patch in series for path in
             re.findall(r"^diff --git a/(.*) b/\1$", patch.diff, re.M)}
 
 
 def small_base(build, target, series):
-    """A base of only what the series and the scripts look at."""
+    """A base with only those files that the series and the scripts read."""
     base = os.path.join(build, "base")
     wanted = touched_files(series) | {
         "Makefile", "scripts/checkpatch.pl", ".gitignore", ".gitattributes",
@@ -48,7 +48,7 @@ def small_base(build, target, series):
 
 
 def copy_repository(target):
-    """This repository as it stands, without build/."""
+    """Copies this repository as it is, without build/."""
     names = Git(TOP)("ls-files", "-z", "--cached", "--others",
                      "--exclude-standard").split("\0")
     for name in names:
@@ -112,7 +112,7 @@ class Sandbox:
         self.git = Git(self.tree)
 
     def run(self, script, *args, **env):
-        """(exit status, all it said)."""
+        """(exit status, all of its output)."""
         result = subprocess.run(
             [os.path.join(self.top, "scripts", script), *args],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -144,7 +144,7 @@ class Sandbox:
         return out
 
     def same(self):
-        """Raises when the repository is not what it was at the start."""
+        """Raises if the repository is not as it was at the start."""
         changes = Git(self.top)("status", "--porcelain")
         if changes:
             diff = Git(self.top)("diff")
@@ -168,7 +168,7 @@ class Sandbox:
                  env=IDENTITY)
 
     def test(self, name, function):
-        """One test; what it leaves when it fails is not for the next one."""
+        """Runs one test. If it fails, its leftovers are removed before the next one."""
         failed = sum(r[1] == "not ok" for r in self.layer.results)
         self.layer.test(name, function)
         if sum(r[1] == "not ok" for r in self.layer.results) != failed:
@@ -179,7 +179,7 @@ class Sandbox:
             self.good("tree", "--kernel-src", self.src)
 
     def back(self):
-        """The tree and the repository as they were."""
+        """Restores the tree and the repository."""
         self.git("reset", "-q", "--hard", "refs/series/applied")
         Git(self.top)("checkout", "-q", "--", ".")
         Git(self.top)("clean", "-q", "-f", "-d", "-e", "build")
@@ -217,7 +217,7 @@ def run_scripts(layer):
              twice)
 
     def three_series():
-        """A tree of the first ones, and where refresh puts a commit."""
+        """A tree of some series, and the series that refresh gives a commit."""
         for wrong in ("perf", "perf kernel", "kernel perf-fixes", "kernels"):
             box.bad("tree", SERIES=wrong, says=(f"'{wrong}'", "'kernel perf'"))
         kernel, perf = (len(read_series(box.top, names))
@@ -564,7 +564,7 @@ def run_scripts_rare(layer):
              no_source)
 
     def newer():
-        """Another 6.12.y: the tree is made anew, its objects go."""
+        """With another 6.12.y the tree is made anew, and its objects go."""
         other = os.path.join(layer.dir, "newer")
         shutil.copytree(box.src, other)
         path = os.path.join(other, "Makefile")
@@ -602,7 +602,7 @@ def run_scripts_rare(layer):
     box.test("another 6.12.y by KERNEL_SRC makes the tree anew", newer)
 
     def unfit():
-        """A base that cannot be taken: what was made of this one stays."""
+        """If a base cannot be used, everything made of the present one stays."""
         series = [p for p in read_series(box.top) if p.diff]
         brought = [f for p in read_series(box.top) for f in p.new_files][0]
         has_it = os.path.join(layer.dir, "has-it")
@@ -723,7 +723,7 @@ def tarball(box, kind):
 
 
 def packages(layer):
-    """scripts/packages where dpkg, apt and compilers are what stands here."""
+    """scripts/packages with a dpkg, an apt and compilers of the test."""
     tools = os.path.join(layer.dir, "tools")
     os.makedirs(tools)
     for name in ("sh", "cat", "sed", "grep", "tr", "cut", "dirname", "awk",
@@ -883,8 +883,7 @@ counter: .quad 0
 
 
 def other_exit_paths(layer):
-    """scripts/same-exit-path on a pair that is the same, and on those that are
-    not."""
+    """scripts/same-exit-path on a pair that is the same, and on pairs that differ."""
     old, new, alone = (f"andl ${mask}, 0x10(%rdi)" for mask in (
         "0xfffffff9", "0xfffffff1", "0xfffffff7"))
 
@@ -961,7 +960,7 @@ def lint():
 
 
 def check_module():
-    """scripts/check, to look at parts of it."""
+    """scripts/check as a module, to test its parts."""
     path = os.path.join(TOP, "scripts", "check")
     loader = importlib.machinery.SourceFileLoader("check", path)
     spec = importlib.util.spec_from_loader("check", loader)
@@ -972,7 +971,7 @@ def check_module():
 
 
 def tap():
-    """What scripts/check makes of a program's output."""
+    """scripts/check reads the results in a program's output."""
     module = check_module()
     parsed = module.tap_results("ok 1 # SKIP of no name\nok 2 - b # SKIP x\n"
                                 "not ok 3 # exit=1\nok 4\nok 5 five\n"
@@ -992,7 +991,7 @@ def tap():
 
 
 def skips(work):
-    """What a test that is skipped comes to."""
+    """scripts/check counts a skipped test as failed, unless it may be skipped."""
     module = check_module()
     for name, why, wanted in (
             ("kselftest", "needs two CPUs", "not ok"),
@@ -1010,7 +1009,7 @@ def skips(work):
 
 
 def not_made(work):
-    """What scripts/check makes of a layer whose kernel could not be built."""
+    """scripts/check fails a layer whose kernel could not be built."""
     module = check_module()
     ran = []
 
@@ -1049,7 +1048,7 @@ def not_made(work):
 
 
 def only_series():
-    """Each file under git is the frame's or is brought by a patch."""
+    """Each file under git is the repository's own or is brought by a patch."""
     brought = {p for patch in read_series() for p in patch.new_files}
     own = ("README.md", "CONTRIBUTING.md", "COPYING", "MAINTAINERS",
            "Makefile", ".gitignore")
