@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K1, K2, K3: one record and one cookie a kernel entry, however many samples are
- * taken in it and in whatever context.
+ * K1, K2, K3: one cookie a kernel entry, and one record until the task leaves its CPU,
+ * however many samples are taken in it and in whatever context.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
 
-static const struct ut_opts self_task = { .pid = 0 };
+static const struct ut_opts self_task = { .pid = 0, .switches = true };
 
 FIXTURE(entry) {
 	struct ut_session s;
@@ -90,6 +90,7 @@ TEST_F(entry, many_tracepoints_in_one_system_call)
 	/* The session's own ioctl()s are sampled by the raw tracepoints as well. */
 	r = ut_sample(&self->s, tp[1], 0, 0);
 	ASSERT_TRUE(ut_stack_is(&self->s, r, &c.st));
+	EXPECT_TRUE(ut_one_record(&self->s, r));
 	for (i = 2; i <= 3; i++) {
 		ASSERT_EQ(1, ut_count_samples(&self->s, tp[i], 0));
 		EXPECT_EQ(r->cookie, ut_sample(&self->s, tp[i], 0, 0)->cookie);
@@ -136,9 +137,9 @@ TEST_F(entry, next_system_call_has_another_cookie)
 		r[i] = ut_sample(&self->s, enter, 0, i);
 		ASSERT_TRUE(ut_stack_is(&self->s, r[i], &c[i].st));
 		EXPECT_EQ(r[i]->cookie, ut_sample(&self->s, rename, 0, i)->cookie);
+		EXPECT_TRUE(ut_one_record(&self->s, r[i]));
 	}
 	EXPECT_NE(r[0]->cookie, r[1]->cookie);
-	EXPECT_EQ(2, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -277,7 +278,7 @@ TEST_F(entry, nmi_in_a_system_call)
 	ASSERT_LE(1, ut_count_samples(&self->s, bp, 0));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, bp, 0, 0), &c.st));
 	EXPECT_TRUE(one_cookie(&self->s));
-	EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	EXPECT_TRUE(ut_one_record(&self->s, ut_sample(&self->s, bp, 0, 0)));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -304,7 +305,7 @@ TEST_F(entry, nmi_between_others)
 	ASSERT_EQ(1, ut_count_samples(&self->s, exit, 0));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, bp, 0, 0), &c.st));
 	EXPECT_TRUE(one_cookie(&self->s));
-	EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	EXPECT_TRUE(ut_one_record(&self->s, ut_sample(&self->s, bp, 0, 0)));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -346,7 +347,7 @@ TEST_F_TIMEOUT(entry, nmi_in_every_instruction_of_a_request, 300)
 			TH_LOG("unwind_deferred_request+%#llx", addr - start);
 		EXPECT_TRUE(one_cookie(&self->s))
 			TH_LOG("unwind_deferred_request+%#llx", addr - start);
-		EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0))
+		EXPECT_TRUE(ut_one_record(&self->s, ut_sample(&self->s, enter, 0, 0)))
 			TH_LOG("unwind_deferred_request+%#llx", addr - start);
 		EXPECT_EQ(0, ut_check(&self->s, 0));
 		ut_close(&self->s);
@@ -368,7 +369,8 @@ static void move_to(void *arg)
 
 /*
  * The last that the kernel does on the way to user space, where nothing looks any more
- * for what is left to do. An NMI there has the stack of this entry all the same.
+ * for what is left to do. An NMI there has the stack of this entry all the same: it is
+ * followed by an interrupt that looks, before another instruction of the program.
  */
 TEST_F(entry, nmi_behind_the_exit_work)
 {
@@ -376,7 +378,6 @@ TEST_F(entry, nmi_behind_the_exit_work)
 	int cpus[UT_MAX_CPUS], func;
 	struct call c = {};
 	struct ut_stack got;
-	enum ut_kind kind;
 	struct ut_rec *r;
 
 	if (ut_online_cpus(cpus, UT_MAX_CPUS) < 2)
@@ -393,16 +394,12 @@ TEST_F(entry, nmi_behind_the_exit_work)
 		ut_disable(&self->s);
 		ASSERT_EQ(0, ut_drain(&self->s));
 		for (n = 0; (r = ut_sample(&self->s, func, 0, n)); n++) {
-			kind = ut_user_stack(&self->s, r, &got);
+			EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
 			/* Preempted on the way out of the ioctl() that enables? */
 			if (got.nr && got.ip[0] != c.st.ip[0])
 				continue;
-			/* Or on the way out of the interrupt in which it was walked. */
-			if (kind != UT_IMMEDIATE) {
-				EXPECT_EQ(UT_DEFERRED, kind);
-				hits++;
-			}
 			EXPECT_TRUE(ut_same_stack(&got, &c.st));
+			hits++;
 		}
 		EXPECT_EQ(0, ut_check(&self->s, 0));
 	}
@@ -410,90 +407,56 @@ TEST_F(entry, nmi_behind_the_exit_work)
 }
 
 /*
- * A probe there is no NMI where ftrace calls it. What is asked for is looked after in
- * the next kernel entry, when the stack may be another one: it is an empty one.
+ * A probe or a tracepoint there is no NMI, and no interrupt follows it. What it requested
+ * could be looked after in the next kernel entry only, when user space has run: the stack
+ * comes with the sample, or is an empty one.
  */
-TEST_F(entry, probe_behind_the_exit_work)
+static void behind_the_exit_work(struct __test_metadata *_metadata, struct ut_session *s,
+				 int event)
 {
-	int cpus[UT_MAX_CPUS], probe;
+	unsigned int i, n, right = 0;
+	int cpus[UT_MAX_CPUS];
 	struct call c = {};
 	struct ut_stack got;
-	unsigned int i, n;
 	struct ut_rec *r;
 
-	if (ut_online_cpus(cpus, UT_MAX_CPUS) < 2)
-		SKIP(return, "needs two CPUs");
-	ASSERT_EQ(0, ut_open(&self->s, &self_task));
-	probe = ut_add_probe(&self->s, "kprobe", "restore_fpregs_from_fpstate", 0, false);
-	ASSERT_LE(0, probe);
-	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_LE(0, event);
+	ASSERT_LE(2, ut_online_cpus(cpus, UT_MAX_CPUS)) TH_LOG("needs two CPUs");
+	ASSERT_EQ(0, ut_enable(s));
 	for (i = 0; i < 20; i++) {
 		c.nr = cpus[i % 2];
 		ASSERT_EQ(0, ut_ladder(7, move_to, &c));
 		ASSERT_EQ(0, c.ret);
 	}
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
-	for (n = 0; (r = ut_sample(&self->s, probe, 0, n)); n++) {
-		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got)) TH_LOG("sample %u", n);
-		EXPECT_EQ(0, got.nr) TH_LOG("sample %u", n);
+	ut_disable(s);
+	ASSERT_EQ(0, ut_drain(s));
+	for (n = 0; (r = ut_sample(s, event, 0, n)); n++) {
+		if (ut_user_stack(s, r, &got) == UT_DEFERRED) {
+			EXPECT_EQ(0, got.nr) TH_LOG("sample %u", n);
+			right += !got.nr;
+			continue;
+		}
+		/* One may be of the way out of the ioctl(). */
+		right += ut_stack_is_immediate(s, r, &c.st);
 	}
 	EXPECT_LE(3, n);
-	EXPECT_EQ(0, ut_check(&self->s, 0));
+	EXPECT_LE(n, right + 1);
+	EXPECT_EQ(0, ut_check(s, 0));
 }
 
-/*
- * Not even the marks are taken back behind these, in a kernel that has them and no 32-bit
- * programs: a stack that is asked for there would be taken for one of the next entry.
- */
-TEST_F(entry, no_probe_behind_the_marks)
+TEST_F(entry, probe_behind_the_exit_work)
 {
-	static const char * const functions[] = {
-		"fpregs_assert_state_consistent",
-		"native_tss_update_io_bitmap",
-		"switch_fpu_return_to_user",
-	};
-	unsigned int i;
-
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
-	for (i = 0; i < ARRAY_SIZE(functions); i++)
-		EXPECT_GT(0, ut_add_probe(&self->s, "kprobe", functions[i], 0, false))
-			TH_LOG("%s", functions[i]);
+	behind_the_exit_work(_metadata, &self->s,
+			     ut_add_probe(&self->s, "kprobe", "restore_fpregs_from_fpstate", 0,
+					  false));
 }
 
-/*
- * A tracepoint there comes too late, user space runs before the stack could be walked:
- * it is walked at once.
- */
-TEST_F(entry, behind_the_exit_work)
+TEST_F(entry, tracepoint_behind_the_exit_work)
 {
-	int cpus[UT_MAX_CPUS], tp;
-	struct call c = {};
-	struct ut_stack got;
-	unsigned int i, merged = 0;
-	struct ut_rec *r;
-
-	if (ut_online_cpus(cpus, UT_MAX_CPUS) < 2)
-		SKIP(return, "needs two CPUs");
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
-	tp = ut_add_tracepoint(&self->s, "x86_fpu", "x86_fpu_regs_activated");
-	ASSERT_LE(0, tp);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	for (i = 0; i < 20; i++) {
-		c.nr = cpus[i % 2];
-		ASSERT_EQ(0, ut_ladder(7, move_to, &c));
-		ASSERT_EQ(0, c.ret);
-	}
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
-	for (i = 0; (r = ut_sample(&self->s, tp, 0, i)); i++) {
-		EXPECT_EQ(UT_IMMEDIATE, ut_user_stack(&self->s, r, &got));
-		/* One may be of the way out of the ioctl(). */
-		merged += ut_same_stack(&got, &c.st);
-	}
-	EXPECT_LE(3, i);
-	EXPECT_LE(i, merged + 1);
-	EXPECT_EQ(0, ut_check(&self->s, 0));
+	behind_the_exit_work(_metadata, &self->s,
+			     ut_add_tracepoint(&self->s, "x86_fpu", "x86_fpu_regs_activated"));
 }
 
 /* The timer interrupts a long system call again and again: still one entry. */

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,8 @@ struct chain {
 };
 
 static struct chain *waiting;	/* samples whose record has not come */
-static struct chain *last;	/* the latest record of the thread */
+static struct chain *last;	/* the user stack of the latest record */
+static unsigned int last_samples;	/* and how many samples have had it */
 static struct chain *best;	/* the merged callchain that is printed */
 static unsigned int best_samples, samples, immediate, merged, records, missing, lost;
 
@@ -67,42 +69,33 @@ static void take_sample(const __u64 *word, size_t words)
 		return;
 	}
 	chain = chain_new(word[0] >> 32, word[nr + 1], word + 2, nr - 2, 0);
-	if (last && last->tid == chain->tid && last->cookie == chain->cookie) {
-		/* Taken when the stack had been walked, but still in that entry. */
-		merged++;
-		free(chain);
-	} else {
-		chain->next = waiting;
-		waiting = chain;
-	}
+	chain->next = waiting;
+	waiting = chain;
 }
 
-/* { u64 cookie; u64 nr; u64 ips[nr]; u32 pid, tid; } */
-static void take_record(const __u64 *word, size_t words)
+static bool same_entry(const struct chain *a, const struct chain *b)
+{
+	return a && b && a->tid == b->tid && a->cookie == b->cookie;
+}
+
+/* Merge the samples that wait for the stack in @last. */
+static void merge_waiting(void)
 {
 	struct chain **link = &waiting, *sample = NULL;
-	unsigned int found = 0;
 
-	if (words < 3 || word[1] != words - 3)
-		errx(1, "malformed record");
-	free(last);
-	last = chain_new(word[words - 1] >> 32, word[0], word + 2, word[1], 0);
-
-	records++;
 	while (*link) {
-		if ((*link)->tid != last->tid || (*link)->cookie != last->cookie) {
+		if (!same_entry(*link, last)) {
 			link = &(*link)->next;
 			continue;
 		}
 		free(sample);
 		sample = *link;
 		*link = sample->next;
-		found++;
+		last_samples++;
+		merged++;
 	}
-	merged += found;
-
-	if (last->nr && found > best_samples) {
-		best_samples = found;
+	if (sample && last->nr && last_samples > best_samples) {
+		best_samples = last_samples;
 		free(best);
 		/* The user part goes where the marker and the cookie were. */
 		best = chain_new(last->tid, 0, sample->ips, sample->nr, last->nr + 1);
@@ -111,6 +104,31 @@ static void take_record(const __u64 *word, size_t words)
 		best->nr += last->nr;
 	}
 	free(sample);
+}
+
+/* { u64 cookie; u64 nr; u64 ips[nr]; u32 pid, tid; } */
+static void take_record(const __u64 *word, size_t words)
+{
+	struct chain *record;
+
+	if (words < 3 || word[1] != words - 3)
+		errx(1, "malformed record");
+	record = chain_new(word[words - 1] >> 32, word[0], word + 2, word[1], 0);
+	records++;
+
+	if (!same_entry(record, last)) {
+		/* A sample may stand behind its record, where an interrupt has written that. */
+		merge_waiting();
+		last_samples = 0;
+	}
+	if (same_entry(record, last) && record->nr < last->nr) {
+		/* One stack, and this time a page of it was not there. */
+		free(record);
+	} else {
+		free(last);
+		last = record;
+	}
+	merge_waiting();
 }
 
 static void drain(struct perf_event_mmap_page *page)
@@ -225,12 +243,13 @@ int main(int argc, char **argv)
 		drain(page);
 	}
 
-	/* First no more samples, then what they still wait for, then the buffer. */
+	/* First no more samples, then no more records, then what is in the buffer. */
 	if (ioctl(sampler, PERF_EVENT_IOC_DISABLE, 0) ||
 	    ioctl(output, PERF_EVENT_IOC_DISABLE, 0))
 		err(1, "PERF_EVENT_IOC_DISABLE");
 	drain(page);
 
+	merge_waiting();
 	for (; waiting; waiting = waiting->next)
 		missing++;
 	if (best)

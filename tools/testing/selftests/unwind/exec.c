@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * K8: a sample of the old image has the old image's stack, and its record comes
- * before the COMM record of the exec. What is sampled between the images has none.
+ * before the COMM record of the exec. What is sampled between the images has no user part.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -131,79 +131,75 @@ TEST_F(exec, old_stack)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The image is gone and the next has not run: there is no user stack, and none is named. */
-TEST_F(exec, between_the_images)
+/* Neither a marker nor addresses. */
+static bool no_user_part(const struct ut_rec *r)
 {
-	static const char * const tps[][2] = {
-		{ "sched", "sched_process_exec" },
-		{ "syscalls", "sys_exit_execve" },
-	};
-	struct ut_stack got;
-	struct ut_rec *r;
-	unsigned int i;
-	int tp[2];
+	__u64 i;
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
-	for (i = 0; i < 2; i++) {
-		tp[i] = ut_add_tracepoint(&self->s, tps[i][0], tps[i][1]);
-		ASSERT_LE(0, tp[i]);
+	if (!r) {
+		ut_diag("no such sample");
+		return false;
 	}
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(7 << 8, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
-	for (i = 0; i < 2; i++) {
-		r = ut_sample(&self->s, tp[i], self->c.pid, 0);
-		ASSERT_NE(NULL, r) TH_LOG("%s", tps[i][1]);
-		ut_user_stack(&self->s, r, &got);
-		EXPECT_EQ(0, got.nr) TH_LOG("%s: %llx", tps[i][1], got.ip[0]);
+	for (i = 0; i < r->nr; i++) {
+		if (r->ips[i] == (__u64)PERF_CONTEXT_USER ||
+		    r->ips[i] == UT_CONTEXT_USER_DEFERRED || !(r->ips[i] >> 63)) {
+			ut_diag("word %llu of %llu: %#llx", i, r->nr, r->ips[i]);
+			return false;
+		}
 	}
-	EXPECT_EQ(0, ut_check(&self->s, 0));
+	return true;
 }
 
-/* The record that says so has been written: no sample names that, nor has another stack. */
-TEST_F(exec, between_the_images_behind_the_record)
+/* The image is gone and the next has not run. */
+TEST_F(exec, between_the_images)
 {
-	struct ut_stack got;
-	struct ut_rec *r;
-	int func, tp;
+	static const char * const functions[] = {
+		"unshare_files", "flush_thread", "commit_creds",
+	};
+	unsigned int i;
+	int event[5];
 
 	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
-	tp = ut_add_tracepoint(&self->s, "sched", "sched_process_exec");
-	func = ut_add_function(&self->s, "perf_defer_callback");
-	ASSERT_LE(0, tp);
-	ASSERT_LE(0, func);
+	for (i = 0; i < 3; i++)
+		event[i] = ut_add_function(&self->s, functions[i]);
+	event[3] = ut_add_tracepoint(&self->s, "sched", "sched_process_exec");
+	event[4] = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_execve");
+	for (i = 0; i < 5; i++)
+		ASSERT_LE(0, event[i]);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
 	ASSERT_EQ(7 << 8, ut_wait(&self->c));
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
-	r = ut_sample(&self->s, tp, self->c.pid, 0);
-	ASSERT_NE(NULL, r);
-	EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
-	EXPECT_EQ(0, got.nr);
-	r = ut_sample(&self->s, func, self->c.pid, 0);
-	ASSERT_NE(NULL, r);
-	EXPECT_EQ(UT_NO_STACK, ut_user_stack(&self->s, r, &got));
+	for (i = 0; i < 5; i++) {
+		struct ut_rec *r;
+		unsigned int n;
+
+		EXPECT_LE(1, ut_count_samples(&self->s, event[i], self->c.pid));
+		for (n = 0; (r = ut_sample(&self->s, event[i], self->c.pid, n)); n++) {
+			/* The new image may do the same when it has run. */
+			if (r->time > ut_sample(&self->s, event[4], self->c.pid, 0)->time)
+				break;
+			EXPECT_TRUE(no_user_part(r)) TH_LOG("event %u", i);
+		}
+	}
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
 /* The same behind a sample of the old image: its stack is not theirs. */
 TEST_F(exec, before_and_between)
 {
-	struct ut_stack got;
-	struct ut_rec *enter, *r;
-	int tp[3], i;
+	struct ut_rec *enter;
+	int tp[4], i;
 
 	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
 	tp[0] = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
-	tp[1] = ut_add_tracepoint(&self->s, "sched", "sched_process_exec");
-	tp[2] = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_execve");
-	for (i = 0; i < 3; i++)
+	tp[1] = ut_add_function(&self->s, "begin_new_exec");
+	tp[2] = ut_add_tracepoint(&self->s, "sched", "sched_process_exec");
+	tp[3] = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_execve");
+	for (i = 0; i < 4; i++)
 		ASSERT_LE(0, tp[i]);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
@@ -212,13 +208,11 @@ TEST_F(exec, before_and_between)
 	ASSERT_EQ(0, ut_drain(&self->s));
 	enter = ut_sample(&self->s, tp[0], self->c.pid, 0);
 	EXPECT_TRUE(ut_stack_is(&self->s, enter, &self->sh->st[0]));
-	for (i = 1; i < 3; i++) {
-		r = ut_sample(&self->s, tp[i], self->c.pid, 0);
-		ASSERT_NE(NULL, r);
-		ut_user_stack(&self->s, r, &got);
-		EXPECT_EQ(0, got.nr) TH_LOG("event %d: %llx", i, got.ip[0]);
-		EXPECT_NE(enter->cookie, r->cookie);
-	}
+	/* Ahead of the point of no return. */
+	EXPECT_EQ(enter->cookie, ut_sample(&self->s, tp[1], self->c.pid, 0)->cookie);
+	for (i = 2; i < 4; i++)
+		EXPECT_TRUE(no_user_part(ut_sample(&self->s, tp[i], self->c.pid, 0)))
+			TH_LOG("event %d", i);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -274,48 +268,6 @@ TEST_F(exec, remove_on_exec)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* A sample in @function, by events that go in an execve(): what is its user part? */
-static void gone_at(struct __test_metadata *_metadata, struct ut_session *s,
-		    struct ut_child *c, struct shared *sh, struct ut_opts *opts,
-		    const char *function, enum ut_kind kind)
-{
-	struct ut_stack got;
-	struct ut_rec *r;
-	int func;
-
-	ASSERT_EQ(0, ut_fork(c, ladder_execve, sh));
-	opts->pid = c->pid;
-	ASSERT_EQ(0, ut_open(s, opts));
-	func = ut_add_function(s, function);
-	ASSERT_LE(0, func);
-	ASSERT_EQ(0, ut_enable(s));
-	ASSERT_EQ(0, ut_go(c));
-	ASSERT_EQ(7 << 8, ut_wait(c));
-	ASSERT_EQ(0, ut_drain(s));
-	/* What the new image does is not seen by them. */
-	ASSERT_EQ(1, ut_count_samples(s, func, c->pid)) TH_LOG("a nosuid mount?");
-	r = ut_sample(s, func, c->pid, 0);
-	EXPECT_EQ(kind, ut_user_stack(s, r, &got));
-	EXPECT_EQ(0, got.nr);
-	EXPECT_EQ(0, ut_check(s, 0));
-}
-
-/* What is sampled between the images has a record all the same, of an empty stack. */
-TEST_F(exec, removed_between_the_images)
-{
-	struct ut_opts opts = { .remove_on_exec = true, .per_cpu = variant->per_cpu };
-
-	gone_at(_metadata, &self->s, &self->c, self->sh, &opts, "flush_thread", UT_DEFERRED);
-}
-
-/* One that comes when that is behind it, and they go: it names none that does not come. */
-TEST_F(exec, removed_with_a_sample)
-{
-	struct ut_opts opts = { .remove_on_exec = true, .per_cpu = variant->per_cpu };
-
-	gone_at(_metadata, &self->s, &self->c, self->sh, &opts, "perf_event_exec", UT_NO_STACK);
-}
-
 /*
  * A copy of this program, set-uid to somebody who is not root: an image that may not be
  * dumped, and with the old one go all who watch, whoever they are.
@@ -344,72 +296,42 @@ out:
 	return err;
 }
 
-/* The same by events that are not removed in each execve(), but in that of such an image. */
-static void undumpable_at(struct __test_metadata *_metadata, struct ut_session *s,
-			  struct ut_child *c, struct shared *sh, struct ut_opts *opts,
-			  char *copy, const char *function, enum ut_kind kind)
+/*
+ * Such an image has perf's events removed in the middle of the execve(), whichever they
+ * are. What was requested in the old image has been handed out by then.
+ */
+TEST_F(exec, undumpable)
 {
+	int enter, func;
 	long dumpable;
 
 	ASSERT_EQ(0, ut_read_sysctl(SUID_DUMPABLE, &dumpable));
 	if (dumpable == 1)
 		SKIP(return, SUID_DUMPABLE ": all is");
-	ASSERT_EQ(0, set_uid_copy(copy, COPY_SIZE)) TH_LOG("%s", strerror(errno));
-	snprintf(sh->path, PATH_MAX, "%s", copy);
-	gone_at(_metadata, s, c, sh, opts, function, kind);
-}
-
-/*
- * perf_event_exec() is past, and has let these events stay. What is asked for between
- * that and commit_creds() has its record, of an empty stack, before they go after all.
- */
-TEST_F(exec, undumpable_between_the_images)
-{
-	struct ut_opts opts = { .per_cpu = variant->per_cpu, .inherit = variant->inherit };
-
-	undumpable_at(_metadata, &self->s, &self->c, self->sh, &opts, self->copy,
-		      "commit_creds", UT_DEFERRED);
-}
-
-/* One that comes while they go names none that does not come. */
-TEST_F(exec, undumpable_with_a_sample)
-{
-	struct ut_opts opts = { .per_cpu = variant->per_cpu, .inherit = variant->inherit };
-
-	/* Or a function that it calls, ahead of that, whose name begins so too. */
-	undumpable_at(_metadata, &self->s, &self->c, self->sh, &opts, self->copy,
-		      "perf_event_exit_task", UT_NO_STACK);
-}
-
-/*
- * Too late for a stack of the old image to be handed out, and that one is still there:
- * it is walked at once.
- */
-TEST_F(exec, old_image_goes)
-{
-	struct ut_stack got;
-	struct ut_rec *r;
-	int func;
-
+	ASSERT_EQ(0, set_uid_copy(self->copy, COPY_SIZE)) TH_LOG("%s", strerror(errno));
+	snprintf(self->sh->path, PATH_MAX, "%s", self->copy);
 	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
-	func = ut_add_function(&self->s, "unshare_files");
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
+	/* While they go. Or a function that it calls, whose name begins so too. */
+	func = ut_add_function(&self->s, "perf_event_exit_task");
+	ASSERT_LE(0, enter);
 	ASSERT_LE(0, func);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
 	ASSERT_EQ(7 << 8, ut_wait(&self->c));
-	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
-	r = ut_sample(&self->s, func, self->c.pid, 0);
-	ASSERT_NE(NULL, r);
-	EXPECT_EQ(UT_IMMEDIATE, ut_user_stack(&self->s, r, &got));
-	EXPECT_TRUE(ut_same_stack(&got, &self->sh->st[0]));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, self->c.pid, 0),
+				&self->sh->st[0]));
+	/* What the new image does is not seen by them. */
+	EXPECT_EQ(1, ut_count_samples(&self->s, func, self->c.pid)) TH_LOG("a nosuid mount?");
+	EXPECT_TRUE(no_user_part(ut_sample(&self->s, func, self->c.pid, 0)));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
 /*
  * An NMI at any instruction from where the old image cannot be returned to: what is
- * asked for there is handed out still, or it is too late, and is walked at once.
+ * requested there is handed out still, or there is no user part any more.
  */
 TEST_F_TIMEOUT(exec, nmi_at_the_point_of_no_return, 300)
 {
@@ -435,7 +357,8 @@ TEST_F_TIMEOUT(exec, nmi_at_the_point_of_no_return, 300)
 		r = ut_sample(&self->s, bp, self->c.pid, 0);
 		if (r) {
 			hits++;
-			EXPECT_TRUE(ut_stack_is_late(&self->s, r, &self->sh->st[0]))
+			EXPECT_TRUE(r->cookie ? ut_stack_is(&self->s, r, &self->sh->st[0]) :
+						no_user_part(r))
 				TH_LOG("unwind_deferred_exec+%#llx", addr - start);
 		}
 		EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -502,7 +425,8 @@ TEST_F(exec, failed)
 		a = ut_sample(&self->s, enter, self->c.pid, i);
 		b = ut_sample(&self->s, exit, self->c.pid, i);
 		EXPECT_TRUE(ut_stack_is(&self->s, a, &self->sh->st[i]));
-		EXPECT_TRUE(ut_stack_is_late(&self->s, b, &self->sh->st[i]));
+		ASSERT_TRUE(ut_stack_is(&self->s, b, &self->sh->st[i]));
+		EXPECT_EQ(a->cookie, b->cookie);
 	}
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
@@ -645,7 +569,7 @@ TEST_F(exec_threads, from_another_thread)
 	EXPECT_TRUE(from_thread(&self->s, &self->c, self->sh, "syscalls", "sys_enter_execve"));
 }
 
-/* What is asked for at the last moment at which the thread has its own. */
+/* What is requested at the last moment at which the thread has its own. */
 TEST_F(exec_threads, from_another_thread_late)
 {
 	EXPECT_TRUE(from_thread(&self->s, &self->c, self->sh, "sched", "sched_prepare_exec"));

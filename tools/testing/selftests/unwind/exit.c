@@ -121,7 +121,7 @@ TEST_F(exit, exit_of_the_only_thread)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* What is asked for when the task has begun to go is handed out as well. */
+/* What is requested when the task has begun to go is handed out as well. */
 TEST_F(exit, on_the_way_out)
 {
 	RUN_CHILD(ladder_exit_group, ut_add_function(&self->s, "exit_signals"), 3 << 8);
@@ -130,18 +130,13 @@ TEST_F(exit, on_the_way_out)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* Behind that, who asks for the first time gets it at once, before the memory goes. */
+/* Behind that a sample has its stack with it, until the memory goes. */
 TEST_F(exit, behind_the_last_look)
 {
-	struct ut_stack got;
-	struct ut_rec *r;
-
 	RUN_CHILD(ladder_exit_group, ut_add_function(&self->s, "seccomp_filter_release"),
 		  3 << 8);
-	r = ut_sample(&self->s, 0, self->c.pid, 0);
-	ASSERT_NE(NULL, r);
-	EXPECT_EQ(UT_IMMEDIATE, ut_user_stack(&self->s, r, &got));
-	EXPECT_TRUE(ut_same_stack(&got, &self->sh->st[0]));
+	EXPECT_TRUE(ut_stack_is_immediate(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
+					  &self->sh->st[0]));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -219,8 +214,7 @@ TEST_F(exit, fatal_fault)
 	}
 	EXPECT_TRUE(ut_stack_is(&self->s, hit, &self->sh->st[0]));
 	r = ut_sample(&self->s, 1, self->c.pid, 0);
-	/* Delivery begins with what is left to be done, the walk for one. */
-	EXPECT_TRUE(ut_stack_is_late(&self->s, r, &self->sh->st[0]));
+	EXPECT_TRUE(ut_has_stack(&self->s, r, &self->sh->st[0]));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -337,7 +331,7 @@ TEST_F(exit, exit_group_by_another_thread)
 		RUN_CHILD(others_exit_group,
 			  ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"), 5 << 8);
 		ASSERT_EQ(1, ut_count(&self->s, PERF_RECORD_SAMPLE, self->c.pid));
-		EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
+		EXPECT_TRUE(ut_one_record(&self->s, ut_sample(&self->s, 0, self->c.pid, 0)));
 		EXPECT_EQ(0, ut_check(&self->s, 0));
 		return;
 	}
@@ -473,7 +467,7 @@ static void threads_and_a_core(void *arg)
 
 /*
  * While one thread writes the core the others wait for it in their exit, with the memory
- * that is dumped. What they were asked for in their sleep is handed out ahead of that.
+ * that is dumped. Nothing of them is pending then.
  */
 TEST_F_TIMEOUT(exit_inherited, core_dump_of_threads, 60)
 {

@@ -13,7 +13,6 @@
  * for the timing, and for which of its attempts succeed.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -30,33 +29,28 @@
 #include <unistd.h>
 
 #include "../kselftest.h"
-#include "unwind_test.h"
+#include "fuzz.h"
 
 #define LEAF		"--leaf"
-#define PAGE		4096UL
+#define DEFER		"/proc/sys/kernel/perf_event_defer"
 #define FUZZERS		3
-#define VICTIMS		2
-#define MAX_FDS		16
 #define CASE_SECONDS	180
-#define MAX_CHAIN	((1 << 16) / 8)
 
-static struct totals {
-	int		stop;
-	pid_t		victim[VICTIMS];
-	unsigned long	cases, opened, refused, mapped, unmapped, ioctls, passed;
-	unsigned long	records, samples, deferred, chains, addresses, lost, worked;
-	unsigned long	bad, stuck, traps;
-} *tot;
+struct totals *tot;
+struct fuzz_event ev[MAX_FDS];
+unsigned int nr_ev;
+bool uniform, seen_deferred, seen_output;
 
-static unsigned long add(unsigned long *to, unsigned long n)
+unsigned long add(unsigned long *to, unsigned long n)
 {
 	return __atomic_add_fetch(to, n, __ATOMIC_RELAXED);
 }
 
 static char self_path[4096];
-static unsigned long task_size;
-static __u64 seed, rnd_state, case_seed;
-static unsigned int nr_cpus;
+static __u64 seed, rnd_state;
+__u64 case_seed;
+unsigned int nr_cpus;
+pid_t dying;
 
 static void rnd_start(__u64 s)
 {
@@ -65,7 +59,7 @@ static void rnd_start(__u64 s)
 		rnd_state = 1;
 }
 
-static __u64 rnd64(void)
+__u64 rnd64(void)
 {
 	rnd_state ^= rnd_state << 13;
 	rnd_state ^= rnd_state >> 7;
@@ -73,12 +67,12 @@ static __u64 rnd64(void)
 	return rnd_state;
 }
 
-static __u32 rnd(__u32 below)
+__u32 rnd(__u32 below)
 {
 	return (rnd64() >> 16) % below;
 }
 
-static bool chance(unsigned int one_in)
+bool chance(unsigned int one_in)
 {
 	return !rnd(one_in);
 }
@@ -112,10 +106,9 @@ static pid_t start(void (*fn)(void))
 
 /* What the targets do. */
 
-/* For breakpoints, the function as well. */
-static long touched[8] UT_ATTRIBUTE(aligned(64));
+long touched[8] UT_ATTRIBUTE(aligned(64));
 
-static ut_noinline void touch(void *arg)
+ut_noinline void touch(void *arg)
 {
 	struct timespec ts = { .tv_nsec = 300000 };
 	char *page;
@@ -195,456 +188,6 @@ static void dying_child(void)
 		execv(self_path, argv);
 	if (chance(3))
 		raise(SIGKILL);
-}
-
-/* Events. */
-
-static const char * const tracepoints[][2] = {
-	{ "syscalls", "sys_enter_getppid" },
-	{ "syscalls", "sys_exit_getppid" },
-	{ "syscalls", "sys_enter_nanosleep" },
-	{ "syscalls", "sys_enter_ioctl" },
-	{ "syscalls", "sys_enter_close" },
-	{ "syscalls", "sys_enter_munmap" },
-	{ "syscalls", "sys_enter_exit_group" },
-	{ "raw_syscalls", "sys_enter" },
-	{ "raw_syscalls", "sys_exit" },
-	{ "sched", "sched_switch" },
-	{ "sched", "sched_process_fork" },
-	{ "sched", "sched_process_exec" },
-	{ "sched", "sched_process_exit" },
-	{ "signal", "signal_generate" },
-};
-
-static int tracepoint_id[ARRAY_SIZE(tracepoints)];
-
-struct fuzz_event {
-	int			fd;
-	bool			mine;		/* and not a duplicate */
-	bool			redirected;
-	struct perf_event_attr	attr;
-	char			*base;
-	size_t			mapped, size;	/* all of it, and of the data */
-	bool			writable;
-	__u64			tail;
-};
-
-static struct fuzz_event ev[MAX_FDS];
-static unsigned int nr_ev;
-static bool uniform;		/* all events of the case have the same kind of samples */
-static bool seen_deferred, seen_output;
-
-static int bad(const char *what, const struct perf_event_header *h)
-{
-	const __u64 *w = (const __u64 *)h;
-	int i;
-
-	ut_diag("%s: record type %u misc %#x size %u, seed %llu", what, h->type, h->misc, h->size,
-		case_seed);
-	for (i = 0; i < h->size / 8 && i < 40; i++)
-		ut_diag("  %#llx", w[i]);
-	add(&tot->bad, 1);
-	return -1;
-}
-
-static int check_addresses(const struct perf_event_header *h, const __u64 *ip, __u64 nr)
-{
-	__u64 i;
-
-	for (i = 0; i < nr; i++) {
-		if (!i && ip[0] >= UT_VSYSCALL_START && ip[0] < UT_VSYSCALL_END)
-			continue;
-		if ((i && ip[i] < PAGE) || ip[i] >= task_size + PAGE)
-			return bad("not a user address", h);
-	}
-	add(&tot->addresses, nr);
-	return 0;
-}
-
-static int check_deferred(const struct perf_event_header *h)
-{
-	const __u64 *w = (const __u64 *)h;
-	__u64 room;
-
-	if (h->size < 24)
-		return bad("a deferred callchain that is too short", h);
-	room = (h->size - 24) / 8;
-	/* Of the trailer there are six words at most. */
-	if (w[2] > room || room - w[2] > 6)
-		return bad("number of addresses and size", h);
-	if (!w[1] || h->misc != PERF_RECORD_MISC_USER)
-		return bad("cookie or misc", h);
-	if (!seen_output)
-		return bad("no event wants it", h);
-	add(&tot->chains, 1);
-	return check_addresses(h, w + 3, w[2]);
-}
-
-static int check_callchain(const struct perf_event_header *h, const __u64 *ip, __u64 nr)
-{
-	bool user = false;
-	__u64 i;
-
-	for (i = 0; i < nr; i++) {
-		if (ip[i] == UT_CONTEXT_USER_DEFERRED) {
-			if (user || i + 2 != nr || !ip[i + 1])
-				return bad("marker without a cookie, or not at the end", h);
-			if (!seen_deferred)
-				return bad("deferred, and nobody asked for that", h);
-			add(&tot->deferred, 1);
-			return 0;
-		}
-		/* An immediate walk takes the user's words as they are. */
-		if (ip[i] == (__u64)PERF_CONTEXT_USER)
-			user = true;
-		else if (!user && ip[i] < task_size)
-			return bad("user address among the kernel's", h);
-	}
-	return 0;
-}
-
-/* As far as the callchain. */
-static int check_sample(const struct perf_event_header *h, const struct perf_event_attr *attr)
-{
-	static const __u64 one_word = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID |
-		PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_ID | PERF_SAMPLE_STREAM_ID |
-		PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD;
-	const __u64 *w = (const __u64 *)h + 1, *end = (const __u64 *)((const char *)h + h->size);
-	__u64 type = attr->sample_type, format = attr->read_format, each, head, nr;
-
-	add(&tot->samples, 1);
-	if (!uniform)
-		return 0;
-	w += __builtin_popcountll(type & one_word);
-	if (type & PERF_SAMPLE_READ) {
-		head = !!(format & PERF_FORMAT_TOTAL_TIME_ENABLED) +
-		       !!(format & PERF_FORMAT_TOTAL_TIME_RUNNING);
-		each = 1 + !!(format & PERF_FORMAT_ID) + !!(format & PERF_FORMAT_LOST);
-		if (format & PERF_FORMAT_GROUP) {
-			if (w >= end || *w > MAX_FDS)
-				return bad("members of a group", h);
-			w += 1 + head + *w * each;
-		} else {
-			w += head + each;
-		}
-	}
-	if (w > end)
-		return bad("a sample that is too short", h);
-	if (!(type & PERF_SAMPLE_CALLCHAIN))
-		return 0;
-	if (w == end)
-		return bad("no room for the callchain", h);
-	nr = *w++;
-	if (nr > MAX_CHAIN || nr > (__u64)(end - w))
-		return bad("callchain and size", h);
-	return check_callchain(h, w, nr);
-}
-
-static int check_record(const struct perf_event_header *h, const struct perf_event_attr *attr)
-{
-	add(&tot->records, 1);
-	switch (h->type) {
-	case PERF_RECORD_SAMPLE:
-		return check_sample(h, attr);
-	case UT_RECORD_CALLCHAIN_DEFERRED:
-		return check_deferred(h);
-	case PERF_RECORD_LOST:
-		if (h->size < 24)
-			return bad("size", h);
-		add(&tot->lost, ((const __u64 *)h)[2]);
-		return 0;
-	default:
-		if (!h->type || h->type > UT_RECORD_CALLCHAIN_DEFERRED)
-			return bad("type", h);
-		return 0;
-	}
-}
-
-/* Records from @from on, as many as there are in @len bytes; gives what is left. */
-static size_t check_records(struct fuzz_event *e, __u64 from, size_t len, bool torn)
-{
-	static char buf[1 << 16] UT_ATTRIBUTE(aligned(8));
-	const char *data = e->base + PAGE;
-	struct perf_event_header *h = (struct perf_event_header *)buf;
-
-	while (len >= sizeof(*h)) {
-		size_t off = from % e->size, first;
-
-		memcpy(h, data + off, sizeof(*h));
-		if (torn && (!h->size || h->size > len))
-			return 0;
-		if (h->size < sizeof(*h) || h->size % 8 || h->size > len) {
-			bad("header", h);
-			return 0;
-		}
-		first = e->size - off < h->size ? e->size - off : h->size;
-		memcpy(buf, data + off, first);
-		memcpy(buf + first, data, h->size - first);
-		from += h->size;
-		len -= h->size;
-		if (check_record(h, &e->attr))
-			return 0;
-	}
-	return len;
-}
-
-static void drain(struct fuzz_event *e)
-{
-	struct perf_event_mmap_page *page = (void *)e->base;
-	__u64 head;
-
-	/* The buffer of another event is that one's to read, in the way it is mapped. */
-	if (!e->base || !e->size || e->redirected)
-		return;
-	head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
-	if (e->attr.write_backward) {
-		/* Towards the lower addresses, and over the oldest ones. */
-		if (ioctl(e->fd, PERF_EVENT_IOC_PAUSE_OUTPUT, 1))
-			return;
-		head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
-		check_records(e, head, -head < e->size ? -head : e->size, true);
-		ioctl(e->fd, PERF_EVENT_IOC_PAUSE_OUTPUT, 0);
-	} else if (e->writable) {
-		if (head - e->tail > e->size) {
-			ut_diag("head %llu, tail %llu, size %zu", head, e->tail, e->size);
-			add(&tot->bad, 1);
-			return;
-		}
-		check_records(e, e->tail, head - e->tail, false);
-		e->tail = head;
-		__atomic_store_n(&page->data_tail, head, __ATOMIC_RELEASE);
-	} else if (head <= e->size) {
-		/* Where it has been overwritten nobody knows where a record begins. */
-		if (ioctl(e->fd, PERF_EVENT_IOC_PAUSE_OUTPUT, 1))
-			return;
-		head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
-		if (head <= e->size)
-			check_records(e, 0, head, false);
-		ioctl(e->fd, PERF_EVENT_IOC_PAUSE_OUTPUT, 0);
-	}
-}
-
-static __u64 some_sample_type(void)
-{
-	__u64 type = PERF_SAMPLE_CALLCHAIN;
-
-	if (chance(8))
-		return rnd64() & ((1 << 25) - 1) & ~(chance(2) ? PERF_SAMPLE_BRANCH_STACK : 0ULL);
-	if (chance(10))
-		type = 0;
-	return type | (rnd64() & (PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
-		PERF_SAMPLE_ADDR | PERF_SAMPLE_READ | PERF_SAMPLE_ID | PERF_SAMPLE_CPU |
-		PERF_SAMPLE_PERIOD | PERF_SAMPLE_STREAM_ID | PERF_SAMPLE_RAW |
-		PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER));
-}
-
-/* Flags by their bits, with how rarely each is set, and 0 for never. */
-static const unsigned char flag_rarity[64] = {
-	[0] = 3,	/* disabled */
-	[1] = 3,	/* inherit */
-	[2] = 20,	/* pinned */
-	[3] = 20,	/* exclusive */
-	[4] = 8,	/* exclude_user */
-	[5] = 4,	/* exclude_kernel */
-	[6] = 4,	/* exclude_hv */
-	[7] = 8,	/* exclude_idle */
-	[8] = 4,	/* mmap */
-	[9] = 4,	/* comm */
-	[10] = 20,	/* freq */
-	[11] = 8,	/* inherit_stat */
-	[12] = 8,	/* enable_on_exec */
-	[13] = 4,	/* task */
-	[14] = 6,	/* watermark */
-	[15] = 60, [16] = 60,	/* precise_ip */
-	[17] = 6,	/* mmap_data */
-	[18] = 2,	/* sample_id_all */
-	[19] = 20,	/* exclude_host */
-	[20] = 20,	/* exclude_guest */
-	[21] = 4,	/* exclude_callchain_kernel */
-	[22] = 8,	/* exclude_callchain_user */
-	[23] = 4,	/* mmap2 */
-	[24] = 4,	/* comm_exec */
-	[25] = 30,	/* use_clockid */
-	[26] = 6,	/* context_switch */
-	[27] = 12,	/* write_backward */
-	[28] = 8,	/* namespaces */
-	[29] = 8,	/* ksymbol */
-	[30] = 8,	/* bpf_event */
-	[31] = 60,	/* aux_output */
-	[32] = 8,	/* cgroup */
-	[33] = 8,	/* text_poke */
-	[34] = 8,	/* build_id */
-	[35] = 8,	/* inherit_thread */
-	[36] = 8,	/* remove_on_exec */
-	[37] = 12,	/* sigtrap */
-	[38] = 1,	/* defer_callchain, see below */
-	[39] = 2,	/* defer_output */
-	[40] = 100, [63] = 100,	/* reserved */
-};
-
-/* Without those that are refused in most combinations, or count next to nothing. */
-#define SANE_FLAGS	(~(1ULL << 2 | 1ULL << 3 | 1ULL << 15 | 1ULL << 16 | 1ULL << 19 |	\
-			   1ULL << 25 | 1ULL << 31 | 1ULL << 35 | 1ULL << 36 |		\
-			   -1ULL << UT_FIRST_RESERVED_BIT))
-
-/*
- * A kernel that checks itself, in a guest that is emulated, takes milliseconds for a
- * sample: some clocks that tick faster, and it does nothing else any more.
- */
-#define CLOCK_NS	10000000
-#define CLOCK_HZ	100
-
-static bool is_clock(const struct perf_event_attr *attr)
-{
-	return attr->type == PERF_TYPE_SOFTWARE && attr->config <= PERF_COUNT_SW_TASK_CLOCK;
-}
-
-static void some_attr(struct perf_event_attr *attr)
-{
-	static struct perf_event_attr common;
-	bool sane = rnd(3);
-	unsigned int bit;
-	__u64 flags = 0;
-
-	memset(attr, 0, sizeof(*attr));
-	attr->size = sane || rnd(4) ? UT_ATTR_SIZE : rnd(200);
-	switch (rnd(12)) {
-	case 0 ... 5:
-		attr->type = PERF_TYPE_TRACEPOINT;
-		attr->config = tracepoint_id[rnd(ARRAY_SIZE(tracepoints))];
-		break;
-	case 6 ... 8:
-		attr->type = PERF_TYPE_SOFTWARE;
-		attr->config = rnd(12);
-		break;
-	case 9:
-		attr->type = PERF_TYPE_BREAKPOINT;
-		attr->bp_type = 1 << rnd(3);
-		attr->bp_addr = attr->bp_type == 4 ? (unsigned long)touch :
-						     (unsigned long)&touched[rnd(2)];
-		attr->bp_len = attr->bp_type == 4 ? sizeof(long) : 1 << rnd(4);
-		break;
-	case 10:
-		attr->type = PERF_TYPE_SOFTWARE;
-		attr->config = PERF_COUNT_SW_DUMMY;
-		break;
-	default:
-		attr->type = sane ? PERF_TYPE_SOFTWARE : rnd(10);
-		attr->config = rnd(20);
-		break;
-	}
-
-	for (bit = 0; bit < 64; bit++) {
-		if (flag_rarity[bit] && chance(flag_rarity[bit]))
-			flags |= 1ULL << bit;
-	}
-	if (chance(6))
-		flags &= ~UT_DEFER_CALLCHAIN;
-	if (sane) {
-		flags &= SANE_FLAGS;
-		/* The one is refused without the other, and that with enable_on_exec. */
-		if (flags & 1ULL << 37)
-			flags = (flags | 1ULL << 36) & ~(1ULL << 12);
-	}
-	*ut_attr_flags(attr) = flags;
-
-	attr->sample_period = 1 + rnd(4);
-	if (attr->freq)
-		attr->sample_freq = 1 + rnd(is_clock(attr) ? CLOCK_HZ : 2000);
-	else if (is_clock(attr))
-		attr->sample_period = CLOCK_NS + rnd(5 * CLOCK_NS);
-	else if (chance(20))
-		attr->sample_period = rnd64();
-	if (chance(3))
-		attr->sample_max_stack = sane || rnd(4) ? rnd(128) : rnd(1 << 16);
-	attr->wakeup_events = rnd(100);
-	attr->clockid = chance(2) ? CLOCK_MONOTONIC : rnd(16);
-	if (chance(50))
-		attr->aux_watermark = rnd64();
-
-	attr->sample_type = some_sample_type();
-	attr->read_format = rnd(4) ? rnd(32) : 0;
-	if (attr->read_format & PERF_FORMAT_GROUP && attr->inherit && !chance(4))
-		attr->read_format &= ~PERF_FORMAT_GROUP;
-	attr->sample_regs_user = chance(10) ? rnd64() : 0xff0fff;
-	attr->sample_stack_user = chance(10) ? rnd64() : rnd(64) * 8;
-	attr->sample_regs_intr = 0xff0fff;
-	if (uniform) {
-		if (!nr_ev)
-			common = *attr;
-		attr->sample_type = common.sample_type;
-		attr->read_format = common.read_format;
-		attr->sample_regs_user = common.sample_regs_user;
-		attr->sample_stack_user = common.sample_stack_user;
-	}
-}
-
-static pid_t dying;
-
-static void open_one(void)
-{
-	static const unsigned int perf_flags[] = {
-		PERF_FLAG_FD_NO_GROUP, PERF_FLAG_FD_OUTPUT, PERF_FLAG_PID_CGROUP,
-	};
-	struct fuzz_event *e = &ev[nr_ev];
-	int pid = 0, cpu = -1, group = -1, cgroup = -1, bit;
-	unsigned long flags = 0;
-
-	if (nr_ev == MAX_FDS)
-		return;
-	memset(e, 0, sizeof(*e));
-	some_attr(&e->attr);
-	switch (rnd(10)) {
-	case 0 ... 2:
-		break;
-	case 3 ... 4:
-		pid = dying;
-		break;
-	case 5 ... 6:
-		pid = tot->victim[rnd(VICTIMS)];
-		break;
-	case 7 ... 8:
-		pid = -1;
-		cpu = rnd(nr_cpus);
-		break;
-	default:
-		pid = rnd(4) ? 0 : rnd(3) ? (int)rnd(500) : -1;
-		break;
-	}
-	/* Inherited events can only be mapped on a CPU. */
-	if (cpu < 0 && (chance(3) || e->attr.inherit))
-		cpu = chance(20) ? (int)rnd(70) : (int)rnd(nr_cpus);
-	if (nr_ev && chance(4))
-		group = ev[rnd(nr_ev)].fd;
-	if (chance(10))
-		flags = perf_flags[rnd(ARRAY_SIZE(perf_flags))];
-	if (flags == PERF_FLAG_PID_CGROUP) {
-		pid = open("/sys/fs/cgroup", O_RDONLY | O_CLOEXEC);
-		cgroup = pid;
-		cpu = rnd(nr_cpus);
-	}
-	if (flags == PERF_FLAG_FD_OUTPUT && nr_ev)
-		group = ev[rnd(nr_ev)].fd;
-
-	e->fd = ut_perf_open(&e->attr, pid, cpu, group, flags);
-	if (cgroup >= 0)
-		close(cgroup);
-	if (e->fd < 0) {
-		add(&tot->refused, 1);
-		return;
-	}
-	/* No reserved bit is let pass. */
-	for (bit = UT_FIRST_RESERVED_BIT; bit < 64; bit++) {
-		if (*ut_attr_flags(&e->attr) >> bit & 1) {
-			ut_diag("bit %d was taken, seed %llu", bit, case_seed);
-			add(&tot->bad, 1);
-		}
-	}
-	seen_deferred |= !!(*ut_attr_flags(&e->attr) & UT_DEFER_CALLCHAIN);
-	seen_output |= !!(*ut_attr_flags(&e->attr) & UT_DEFER_OUTPUT);
-	e->mine = true;
-	add(&tot->opened, 1);
-	nr_ev++;
 }
 
 static void unmap(struct fuzz_event *e)
@@ -810,6 +353,8 @@ static void keeper(void)
 			nr_ev = MAX_FDS;
 		}
 		usleep(1000);
+		if (chance(100))
+			ut_write_sysctl(DEFER, !chance(8));
 		e = &ev[rnd(MAX_FDS)];
 		if (e->fd <= 0)
 			continue;
@@ -1031,16 +576,14 @@ static void prepare(void)
 {
 	struct rlimit files = { .rlim_cur = 4096, .rlim_max = 4096 };
 	int cpus[UT_MAX_CPUS];
-	unsigned int i;
 
 	setrlimit(RLIMIT_NOFILE, &files);
 	tot = ut_shared(sizeof(*tot));
 	if (!tot || readlink("/proc/self/exe", self_path, sizeof(self_path) - 1) <= 0)
 		ksft_exit_fail_msg("no shared memory, or no /proc\n");
 	nr_cpus = ut_online_cpus(cpus, UT_MAX_CPUS);
-	for (i = 0; i < ARRAY_SIZE(tracepoints); i++)
-		tracepoint_id[i] = ut_tracepoint_id(tracepoints[i][0], tracepoints[i][1]);
-	task_size = ut_task_size();
+	find_tracepoints();
+	check_with(ut_task_size());
 }
 
 /* Samples that were deferred, and what they wait for? */
@@ -1090,6 +633,7 @@ int main(int argc, char **argv)
 	while (now_ms() < end || (!seen_all() && now_ms() < last))
 		usleep(50000);
 	tot->stop = 1;
+	ut_write_sysctl(DEFER, 1);
 	end = now_ms() + (CASE_SECONDS + 10) * 1000;
 	for (i = 0; i < nr; i++) {
 		while (waitpid(pids[i], NULL, WNOHANG) == 0) {

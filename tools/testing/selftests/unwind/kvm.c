@@ -2,9 +2,10 @@
 /*
  * K25: the thread of a vCPU has a user stack, that of the system call which runs the
  * guest: one a call, however often the guest is left and entered again in it. What is
- * left to do for user space KVM does in between, so the stack is walked long before the
- * call ends; samples behind that have it in themselves. A sample of the guest has no user
- * stack of its thread's.
+ * left to do for user space KVM does in between, so the stack is handed out long before the
+ * call ends; samples behind that name the same cookie again, or have the stack with them
+ * when that has been so often enough. A sample of the guest has no user stack of its
+ * thread's.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -74,7 +75,7 @@ UT_LABEL(guest_spins);
 UT_LABEL(guest_nmi);
 UT_LABEL(guest_end);
 
-static const struct ut_opts self_task = { .pid = 0 };
+static const struct ut_opts self_task = { .pid = 0, .switches = true };
 
 /* A machine with one page of memory and one vCPU. */
 struct vm {
@@ -175,12 +176,8 @@ static void run_twice(void *arg)
 	run_guest(c + 1);
 }
 
-/*
- * How many samples has the event with this stack? Those until the walk name @cookie, the
- * others, which are counted in @late, have the addresses. -1 if a cookie is another.
- */
-static int samples_of(struct ut_session *s, int event, __u64 cookie, const struct ut_stack *st,
-		      unsigned int *late)
+/* How many samples has the event with this stack? -1 if one names another cookie. */
+static int samples_of(struct ut_session *s, int event, __u64 cookie, const struct ut_stack *st)
 {
 	struct ut_stack got;
 	struct ut_rec *r;
@@ -194,8 +191,6 @@ static int samples_of(struct ut_session *s, int event, __u64 cookie, const struc
 			continue;
 		if (kind == UT_DEFERRED && r->cookie != cookie)
 			return -1;
-		if (kind == UT_IMMEDIATE && late)
-			++*late;
 		nr++;
 	}
 	return nr;
@@ -217,25 +212,22 @@ static __u64 cookie_of(struct ut_session *s, int event, const struct ut_stack *s
 	return 0;
 }
 
-/*
- * All samples of the event are in these two calls. The guest has been left again after
- * its thread's stack was walked.
- */
-static bool one_cookie_a_run(struct ut_session *s, int event, const struct call *c)
+/* All samples of the event are in these two calls. Those with @cookies have one each. */
+static bool one_stack_a_run(struct ut_session *s, int event, const struct call *c, bool cookies)
 {
 	unsigned int all = ut_count_samples(s, event, 0);
-	unsigned int late[2] = { 0 };
 	__u64 cookie[2];
 	int i, nr[2];
 
 	for (i = 0; i < 2; i++) {
 		cookie[i] = cookie_of(s, event, &c[i].st);
-		nr[i] = samples_of(s, event, cookie[i], &c[i].st, &late[i]);
+		nr[i] = samples_of(s, event, cookie[i], &c[i].st);
 	}
-	if (!cookie[0] || !cookie[1] || cookie[0] == cookie[1] || nr[0] < GUEST_EXITS ||
-	    nr[1] < GUEST_EXITS || nr[0] + nr[1] != (int)all || !late[0] || !late[1]) {
-		ut_diag("%u samples: %d of %llx and %u later, %d of %llx and %u later", all, nr[0],
-			cookie[0], late[0], nr[1], cookie[1], late[1]);
+	if (cookies != !!cookie[0] || cookies != !!cookie[1] ||
+	    (cookies && cookie[0] == cookie[1]) || nr[0] < GUEST_EXITS ||
+	    nr[1] < GUEST_EXITS || nr[0] + nr[1] != (int)all) {
+		ut_diag("%u samples: %d of %llx, %d of %llx", all, nr[0], cookie[0], nr[1],
+			cookie[1]);
 		return false;
 	}
 	return true;
@@ -270,15 +262,15 @@ TEST_F(kvm, many_exits)
 		/* Walked before the guest runs for the first time. */
 		cookie = cookie_of(&self->s, enter, &c[i].st);
 		EXPECT_NE(0, cookie);
-		EXPECT_EQ(1, samples_of(&self->s, enter, cookie, &c[i].st, NULL));
-		EXPECT_LE(GUEST_EXITS, samples_of(&self->s, exit, cookie, &c[i].st, NULL));
-		EXPECT_EQ(1, samples_of(&self->s, leave, cookie, &c[i].st, NULL));
+		EXPECT_EQ(1, samples_of(&self->s, enter, cookie, &c[i].st));
+		EXPECT_LE(GUEST_EXITS, samples_of(&self->s, exit, cookie, &c[i].st));
+		EXPECT_EQ(1, samples_of(&self->s, leave, cookie, &c[i].st));
 	}
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The first to ask is behind the last look at what is left to do for user space. */
-TEST_F(kvm, asked_for_at_the_entry)
+/* With interrupts off, and behind the last look at what is left to do for user space. */
+TEST_F(kvm, sampled_at_the_entry)
 {
 	struct call c[2] = { { .vcpu = self->vm.vcpu }, { .vcpu = self->vm.vcpu } };
 	int entry;
@@ -291,13 +283,12 @@ TEST_F(kvm, asked_for_at_the_entry)
 	ASSERT_EQ(0, ut_ladder(7, run_twice, c));
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
-	EXPECT_TRUE(one_cookie_a_run(&self->s, entry, c));
-	EXPECT_EQ(2, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	EXPECT_TRUE(one_stack_a_run(&self->s, entry, c, false));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The same asked for as an NMI asks, whose work is queued in another way. */
-TEST_F(kvm, asked_for_by_nmi)
+/* By an NMI in between. */
+TEST_F(kvm, sampled_by_nmi)
 {
 	struct call c[2] = { { .vcpu = self->vm.vcpu }, { .vcpu = self->vm.vcpu } };
 	int func;
@@ -310,8 +301,7 @@ TEST_F(kvm, asked_for_by_nmi)
 	ASSERT_EQ(0, ut_ladder(7, run_twice, c));
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
-	EXPECT_TRUE(one_cookie_a_run(&self->s, func, c));
-	EXPECT_EQ(2, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	EXPECT_TRUE(one_stack_a_run(&self->s, func, c, true));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -369,9 +359,10 @@ static void *wake_guest(void *arg)
 	if (!o->err && !wait_asleep(o->tid))
 		o->err = -1;
 	if (!o->err && o->disable) {
-		ut_disable(o->s);
+		/* Its stack has been handed out at the switch. */
 		o->err = ut_drain(o->s);
 		o->records = ut_count(o->s, UT_RECORD_CALLCHAIN_DEFERRED, o->tid);
+		ut_disable(o->s);
 		/* It has not been woken for that. */
 		if (ut_task_state(o->tid) != 'S')
 			o->err = -1;
@@ -388,16 +379,16 @@ TEST_F(kvm, halted)
 {
 	struct other o = { .vm = &self->vm, .tid = gettid() };
 	struct call c = { .vcpu = self->vm.vcpu };
-	int exit, sleeps, wakes;
+	int halt, sleeps, wakes;
 	pthread_t id;
 	__u64 cookie;
 
 	ASSERT_EQ(0, vm_start(&self->vm, guest_halts));
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
-	exit = ut_add_tracepoint(&self->s, "kvm", "kvm_exit");
+	halt = ut_add_function(&self->s, "kvm_vcpu_halt");
 	sleeps = ut_add_tracepoint(&self->s, "sched", "sched_switch");
 	wakes = ut_add_tracepoint(&self->s, "kvm", "kvm_vcpu_wakeup");
-	ASSERT_LE(0, exit);
+	ASSERT_LE(0, halt);
 	ASSERT_LE(0, sleeps);
 	ASSERT_LE(0, wakes);
 	ASSERT_EQ(0, pthread_create(&id, NULL, wake_guest, &o));
@@ -410,31 +401,28 @@ TEST_F(kvm, halted)
 	ASSERT_EQ(KVM_EXIT_IO, self->vm.run->exit_reason);
 	ASSERT_EQ(0, ut_drain(&self->s));
 
-	cookie = cookie_of(&self->s, exit, &c.st) ?: cookie_of(&self->s, sleeps, &c.st);
+	ASSERT_EQ(1, ut_count_samples(&self->s, halt, 0));
+	cookie = cookie_of(&self->s, halt, &c.st);
 	ASSERT_NE(0, cookie);
-	EXPECT_LE(1, samples_of(&self->s, sleeps, cookie, &c.st, NULL));
+	EXPECT_LE(1, samples_of(&self->s, sleeps, cookie, &c.st));
 	EXPECT_LE(1, ut_count_samples(&self->s, wakes, 0));
 	EXPECT_EQ(ut_count_samples(&self->s, wakes, 0),
-		  samples_of(&self->s, wakes, cookie, &c.st, NULL));
-	EXPECT_LE(2, ut_count_samples(&self->s, exit, 0));
-	EXPECT_EQ(ut_count_samples(&self->s, exit, 0),
-		  samples_of(&self->s, exit, cookie, &c.st, NULL));
+		  samples_of(&self->s, wakes, cookie, &c.st));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* K11: at the end of a profile it is walked from outside, and not again by itself. */
+/* K11: at the end of a profile there is nothing to be done for it. */
 TEST_F(kvm, profile_ends_while_halted)
 {
 	struct other o = { .s = &self->s, .vm = &self->vm, .tid = gettid(), .disable = true };
 	struct call c = { .vcpu = self->vm.vcpu };
-	struct ut_rec *r;
 	pthread_t id;
-	int sleeps;
+	int halt;
 
 	ASSERT_EQ(0, vm_start(&self->vm, guest_halts));
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
-	sleeps = ut_add_tracepoint(&self->s, "sched", "sched_switch");
-	ASSERT_LE(0, sleeps);
+	halt = ut_add_function(&self->s, "kvm_vcpu_halt");
+	ASSERT_LE(0, halt);
 	ASSERT_EQ(0, pthread_create(&id, NULL, wake_guest, &o));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
@@ -442,13 +430,9 @@ TEST_F(kvm, profile_ends_while_halted)
 	ASSERT_EQ(0, o.err);
 	ASSERT_EQ(0, c.ret);
 	ASSERT_EQ(0, ut_drain(&self->s));
-	EXPECT_LE(1, o.records);
-	EXPECT_EQ(o.records, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
-
-	/* The last one is of the sleep. */
-	ASSERT_LE(1, ut_count_samples(&self->s, sleeps, 0));
-	r = ut_sample(&self->s, sleeps, 0, ut_count_samples(&self->s, sleeps, 0) - 1);
-	EXPECT_TRUE(ut_stack_is_late(&self->s, r, &c.st));
+	EXPECT_EQ(1, o.records);
+	EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, halt, 0, 0), &c.st));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -493,7 +477,7 @@ TEST_F(kvm, interrupts_of_the_guest)
 	cookie = cookie_of(&self->s, exit, &c.st) ?: cookie_of(&self->s, clock, &c.st);
 	ASSERT_NE(0, cookie);
 	EXPECT_EQ(ut_count_samples(&self->s, exit, 0),
-		  samples_of(&self->s, exit, cookie, &c.st, NULL));
+		  samples_of(&self->s, exit, cookie, &c.st));
 	for (i = 0; (r = ut_sample(&self->s, clock, 0, i)); i++) {
 		kernel += ut_user_stack(&self->s, r, &got) != UT_NO_STACK;
 		if ((r->misc & PERF_RECORD_MISC_CPUMODE_MASK) != PERF_RECORD_MISC_GUEST_KERNEL)
@@ -520,10 +504,9 @@ static void *profile_guest(void *arg)
 }
 
 /*
- * The first to ask in a run is an interrupt of the guest. It must not be let have the
- * stack of the thread. Behind another request that is not seen: what asks again is walked
- * at once, and that finds no user stack in a guest. So the guest is there before anything
- * is sampled, and the run where KVM is hit first, outside of the guest, is not the only one.
+ * The first request in a run would be that of an interrupt of the guest. It must not be let
+ * have the stack of the thread. So the guest is there before anything is sampled, and the
+ * run where KVM is hit first, outside of the guest, is not the only one.
  */
 TEST_F(kvm, first_sample_is_of_the_guest)
 {
@@ -583,14 +566,16 @@ TEST_F(kvm, signal_ends_the_run)
 	struct sigaction act = { .sa_handler = nothing };
 	struct call c = { .vcpu = self->vm.vcpu };
 	struct ut_rec *r;
-	int exit, deliver;
+	int enter, exit, deliver;
 	pthread_t id;
 
 	ASSERT_EQ(0, sigaction(SIGUSR1, &act, NULL));
 	ASSERT_EQ(0, vm_start(&self->vm, guest_spins));
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_ioctl");
 	exit = ut_add_tracepoint(&self->s, "kvm", "kvm_exit");
 	deliver = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
+	ASSERT_LE(0, enter);
 	ASSERT_LE(0, exit);
 	ASSERT_LE(0, deliver);
 	ASSERT_EQ(0, pthread_create(&id, NULL, kick_guest, &o));
@@ -601,12 +586,12 @@ TEST_F(kvm, signal_ends_the_run)
 	ASSERT_EQ(0, o.err);
 	ASSERT_EQ(-EINTR, c.ret);
 	ASSERT_EQ(0, ut_drain(&self->s));
-	r = ut_sample(&self->s, exit, 0, 0);
+	/* Behind those by which the other two events are enabled. */
+	r = ut_sample(&self->s, enter, 0, 2);
 	ASSERT_TRUE(ut_stack_is(&self->s, r, &c.st));
 	EXPECT_EQ(ut_count_samples(&self->s, exit, 0),
-		  samples_of(&self->s, exit, r->cookie, &c.st, NULL));
-	EXPECT_EQ(1, samples_of(&self->s, deliver, r->cookie, &c.st, NULL));
-	EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+		  samples_of(&self->s, exit, r->cookie, &c.st));
+	EXPECT_EQ(1, samples_of(&self->s, deliver, r->cookie, &c.st));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -660,7 +645,7 @@ TEST_F(kvm, worker_without_user_stack)
 		EXPECT_EQ(UT_NO_STACK, ut_user_stack(&self->s, r, &got));
 	EXPECT_LT(0, i);
 	EXPECT_EQ(0, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, tid));
-	EXPECT_EQ(0, ut_check(&self->s, self->s.lost ? UT_ALLOW_LOST | UT_ALLOW_UNRESOLVED : 0));
+	EXPECT_EQ(0, ut_check(&self->s, ut_allow_lost(&self->s)));
 }
 
 int main(int argc, char **argv)

@@ -103,7 +103,8 @@ struct ut_opts {
 	int		group;		/* whose group the tracking event joins; 0: none */
 	bool		per_cpu;	/* one event and one buffer a CPU */
 	bool		inherit;
-	bool		sideband;	/* comm, task and mmap records too */
+	bool		sideband;	/* comm, task, mmap and context switch records too */
+	bool		switches;	/* context switch records too */
 	bool		immediate;	/* sampling events without defer_callchain */
 	bool		no_output;	/* no event has defer_output */
 	bool		enable_on_exec;
@@ -185,23 +186,52 @@ unsigned int ut_count_samples(struct ut_session *s, int event, __u32 tid);
 
 /* Is this sample's user stack, had by deferral, exactly the expected one? */
 bool ut_stack_is(struct ut_session *s, struct ut_rec *sample, const struct ut_stack *want);
-/* Deferred, or, where the record has been written before it, in the sample itself? */
-bool ut_stack_is_late(struct ut_session *s, struct ut_rec *sample, const struct ut_stack *want);
+/* Had with the sample? */
+bool ut_stack_is_immediate(struct ut_session *s, struct ut_rec *sample,
+			   const struct ut_stack *want);
+/* One of the two? */
+bool ut_has_stack(struct ut_session *s, struct ut_rec *sample, const struct ut_stack *want);
+/*
+ * One of the two, or a record of none: what is requested where user registers change, or
+ * user space runs, before anybody can look after it.
+ */
+bool ut_has_stack_or_none(struct ut_session *s, struct ut_rec *sample,
+			  const struct ut_stack *want);
 /* The same for addresses alone. */
 bool ut_same_stack(const struct ut_stack *got, const struct ut_stack *want);
 /* The start of the stack is the expected one, what comes below may be shorter. */
 bool ut_stack_within(const struct ut_stack *got, const struct ut_stack *want);
 
-/* What ut_check() lets pass. */
-#define UT_ALLOW_UNRESOLVED	1	/* samples whose record is not there */
+/* What ut_check() and ut_check_order() let pass. */
+#define UT_ALLOW_UNRESOLVED	1	/* samples of tasks that may not have left their CPU yet */
 #define UT_ALLOW_FOREIGN	2	/* records that no sample here waits for */
 #define UT_ALLOW_LOST		4	/* a buffer was full */
+#define UT_ALLOW_AGAIN		8	/* a stack that comes again when a page is there */
+#define UT_ALLOW_EARLY		16	/* an interrupt wrote the record before the sample */
+
+/* UT_ALLOW_LOST where the kernel says so, in the buffers or of the events, or 0. */
+unsigned int ut_allow_lost(struct ut_session *s);
 
 /*
- * What holds for every stream: the marker has its cookie and both come last; every
- * cookie has one record, which comes after its samples and before the EXIT or
- * the exec of its task; no record is there that nobody waits for; no address that
- * is not a user address. Returns the number of violations.
+ * What a reader of one buffer relies on: a sample that names a cookie is followed, in the
+ * same buffer, by a record of that cookie before its task leaves the CPU (switch-out) or
+ * goes (EXIT, COMM of an exec). Of a task one cookie waits at a time, and every record has
+ * a sample that waits for it. Without context switch records (sideband or switches in
+ * struct ut_opts) only EXIT, exec and the end of the buffer are looked at. Returns the
+ * number of violations.
+ */
+int ut_check_order(struct ut_session *s, unsigned int allow);
+
+/*
+ * K1: does this sample's cookie have one record, and another one only where the task has
+ * left the CPU in between? The session has context switch records.
+ */
+bool ut_one_record(struct ut_session *s, const struct ut_rec *sample);
+
+/*
+ * What holds for every stream: the above; the marker has its cookie and both come last;
+ * the records of a cookie are one stack, or less of it; no address that is not a user
+ * address. Returns the number of violations.
  */
 int ut_check(struct ut_session *s, unsigned int allow);
 
@@ -247,6 +277,9 @@ int ut_userfault(void *page);
 /* Memory that a child shares with its parent. */
 void *ut_shared(size_t size);
 
+/* The return address of the frame at the start of such a page, where none is given. */
+#define UT_FUSE_RET	0x400100
+
 /* A page of a file of which the test is the file system. It is there until ut_fuse_end(). */
 struct ut_fuse {
 	char	path[32];
@@ -266,9 +299,10 @@ struct ut_fuse {
 int ut_fuse_page(struct ut_fuse *f, bool sync);
 /*
  * One of a block device that has this file behind it. Who needs it waits, until killed or
- * until ut_fuse_end(), which answers.
+ * until ut_device_serve() or ut_fuse_end(), which answer.
  */
 int ut_device_page(struct ut_fuse *f);
+void ut_device_serve(struct ut_fuse *f);
 /* To write it back takes @ms; until ut_fuse_end() if that is negative. */
 int ut_fuse_slow_page(struct ut_fuse *f, int ms);
 /* Have the memory map of the caller's process locked as long as that, once. */
@@ -298,7 +332,10 @@ int ut_write_all(int fd, const void *buf, size_t size);
 int ut_wait(struct ut_child *c);	/* the status as of waitpid() */
 int ut_wait_gone(struct ut_child *c);	/* the same, -1 if it is there after ten seconds */
 
-/* /proc/PID/stat's state letter, and waiting for one of a set of them. */
+/*
+ * /proc/PID/stat's state letter, and waiting for one of a set of them, and until a task that
+ * sleeps has left its CPU.
+ */
 int ut_task_state(pid_t tid);
 bool ut_wait_state(pid_t tid, const char *states);
 

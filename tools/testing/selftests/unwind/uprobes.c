@@ -289,7 +289,7 @@ static void ladder_asleep(void *arg)
 	ut_ladder(4, arg, NULL);
 }
 
-/* Asleep, and walked from outside: it is the same stack. */
+/* Asleep, and walked at the switch: it is the same stack. */
 TEST_F(pending, of_a_sleeper)
 {
 	struct ut_stack want, got;
@@ -314,7 +314,6 @@ TEST_F(pending, of_a_sleeper)
 		while (!UT_READ(asleep->nr))
 			usleep(1000);
 		ASSERT_TRUE(ut_wait_state(c.pid, "S"));
-		ASSERT_EQ(0, ut_disable(&self->s));
 		ASSERT_EQ(0, ut_drain(&self->s));
 		if (!round)
 			want = *asleep;
@@ -331,7 +330,8 @@ TEST_F(pending, of_a_sleeper)
 
 /*
  * Samples before the probe is handled and after it, all in the entry that its
- * breakpoint makes, and none with the registers of another.
+ * breakpoint makes, and none with the registers of another. Where the stack of one is
+ * pending that of the next comes with it.
  */
 TEST_F(uprobes, around_the_handler)
 {
@@ -353,9 +353,12 @@ TEST_F(uprobes, around_the_handler)
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_LE(1, ut_count_samples(&self->s, before, 0));
 	EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, before, 0, 0), &got));
-	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, probe, 0, 0), &entered));
-	for (i = 0; (r = ut_sample(&self->s, behind, 0, i)); i++)
-		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got)) TH_LOG("sample %u", i);
+	EXPECT_TRUE(ut_has_stack(&self->s, ut_sample(&self->s, probe, 0, 0), &entered));
+	for (i = 0; (r = ut_sample(&self->s, behind, 0, i)); i++) {
+		enum ut_kind kind = ut_user_stack(&self->s, r, &got);
+
+		EXPECT_TRUE(kind == UT_DEFERRED || kind == UT_IMMEDIATE) TH_LOG("sample %u", i);
+	}
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -431,13 +434,17 @@ TEST_F(uprobes, around_the_handler_of_a_return)
 	EXPECT_NE(want.ip[1], got.ip[0]);
 	ASSERT_EQ(want.nr - 1, got.nr);
 	EXPECT_EQ(0, memcmp(&got.ip[1], &want.ip[2], (got.nr - 1) * sizeof(got.ip[0])));
-	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, behind, &got));
-	ASSERT_EQ(want.nr - 1, got.nr);
-	EXPECT_EQ(0, memcmp(got.ip, &want.ip[1], got.nr * sizeof(got.ip[0])));
+	ASSERT_GT(want.nr, 1);
+	want.nr--;
+	memmove(want.ip, &want.ip[1], want.nr * sizeof(want.ip[0]));
+	EXPECT_TRUE(ut_has_stack(&self->s, behind, &want));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* While the probe is still looked up: in the trampoline, with the callers of outer(). */
+/*
+ * While the probe is still looked up: in the trampoline, with the callers of outer(). The
+ * registers move before anybody can look after that, so it may be missing.
+ */
 TEST_F(uprobes, interrupted_before_the_handler_of_a_return)
 {
 	struct ut_stack want, got;
@@ -457,8 +464,10 @@ TEST_F(uprobes, interrupted_before_the_handler_of_a_return)
 	/* When middle() is entered, where both are looked through, and when it returns. */
 	ASSERT_EQ(2, ut_count_samples(&self->s, func, 0));
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, func, 0, 1), &got));
-	ASSERT_EQ(want.nr - 1, got.nr);
-	EXPECT_EQ(0, memcmp(&got.ip[1], &want.ip[2], (got.nr - 1) * sizeof(got.ip[0])));
+	if (got.nr) {
+		ASSERT_EQ(want.nr - 1, got.nr);
+		EXPECT_EQ(0, memcmp(&got.ip[1], &want.ip[2], (got.nr - 1) * sizeof(got.ip[0])));
+	}
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 

@@ -1,0 +1,603 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K15: user stacks in pages that are not there. On its way to user space a task brings them,
+ * and can be killed meanwhile; where it is switched out for that its stack ends at the page,
+ * and comes once more when that is there. Everywhere else the walk ends at such a page. None
+ * waits for a page that user space serves.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+#define PAGE		4096UL
+#define PAGES		16
+
+FIXTURE(absent_pages) {
+	struct ut_session s;
+	struct ut_fuse fuse;
+};
+
+FIXTURE_SETUP(absent_pages)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	memset(&self->fuse, 0, sizeof(self->fuse));
+}
+
+FIXTURE_TEARDOWN(absent_pages)
+{
+	ut_close(&self->s);
+	if (self->fuse.page)
+		ut_fuse_end(&self->fuse);
+}
+
+/* Run @fn in a child, of which each call of @tp is sampled. */
+static int watch_child(struct ut_session *s, struct ut_child *c, ut_fn fn, void *arg,
+		       const char *tp)
+{
+	struct ut_opts opts = { .switches = true };
+
+	if (ut_fork(c, fn, arg))
+		return -1;
+	opts.pid = c->pid;
+	if (ut_open(s, &opts) || ut_add_tracepoint(s, "syscalls", tp) < 0 || ut_enable(s))
+		return -1;
+	return ut_go(c);
+}
+
+/* Ten seconds, for what takes none. */
+static bool wait_done(int *done, int want)
+{
+	int i;
+
+	for (i = 0; i < 10000 && UT_READ(*done) != want; i++)
+		usleep(1000);
+	return UT_READ(*done) == want;
+}
+
+/*
+ * A page of a device that does not answer: the walk waits for it, but the task can be
+ * killed, and the sample gets its record.
+ */
+struct victim {
+	unsigned long	fp;
+	long		exit;		/* the system call */
+	struct ut_fuse	*fuse;
+	int	ready, done;
+};
+
+static void unserved(void *arg)
+{
+	struct victim *v = arg;
+
+	v->ready = 1;
+	ut_syscall_on(v->fp, v->fp, __NR_getppid, 0, 0, 0);
+	v->done = 1;
+	for (;;)
+		pause();
+}
+
+TEST_F_TIMEOUT(absent_pages, page_never_served, 60)
+{
+	struct victim *v = ut_shared(sizeof(*v));
+	struct ut_stack got;
+	struct ut_child c;
+
+	ASSERT_NE(NULL, v);
+	ASSERT_EQ(0, ut_device_page(&self->fuse));
+	v->fp = (unsigned long)self->fuse.page;
+	ASSERT_EQ(0, watch_child(&self->s, &c, unserved, v, "sys_enter_getppid"));
+	/* It gets stuck in the fault, and its stack up to there has been handed out. */
+	ASSERT_TRUE(ut_wait_state(c.pid, "D"));
+	ASSERT_EQ(1, v->ready);
+	EXPECT_EQ(0, v->done);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, c.pid, 0), &got));
+	EXPECT_EQ(1, got.nr);
+	EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
+	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_AGAIN));
+	/* Nobody waits with it: neither who disables nor who reads. */
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, kill(c.pid, SIGKILL));
+	ASSERT_EQ(SIGKILL, ut_wait(&c));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_AGAIN));
+}
+
+/*
+ * A thread that serves a page by userfaultfd has its address at hand, here where the
+ * frame pointer is: it must not be made to wait for itself.
+ */
+static void serves_itself(void *arg)
+{
+	struct victim *v = arg;
+
+	v->ready = ut_userfault((void *)v->fp);
+	if (v->ready < 0)
+		return;
+	ut_syscall_on(v->fp, v->fp, __NR_getppid, 0, 0, 0);
+	v->done = 1;
+	for (;;)
+		pause();
+}
+
+TEST_F(absent_pages, page_of_its_own_to_serve)
+{
+	struct victim *v = ut_shared(sizeof(*v));
+	struct ut_stack got;
+	struct ut_child c;
+
+	ASSERT_NE(NULL, v);
+	v->fp = (unsigned long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_EQ(0, watch_child(&self->s, &c, serves_itself, v, "sys_enter_getppid"));
+	/* In pause(), or waiting for the page. */
+	while (!UT_READ(v->ready))
+		usleep(1000);
+	ASSERT_LE(0, v->ready) TH_LOG("userfaultfd: %s", strerror(-v->ready));
+	ASSERT_TRUE(ut_wait_state(c.pid, "DS"));
+	EXPECT_EQ(1, v->done);
+	ut_disable(&self->s);
+	ASSERT_EQ(0, kill(c.pid, SIGKILL));
+	ASSERT_EQ(SIGKILL, ut_wait(&c));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, c.pid, 0), &got));
+	EXPECT_EQ(1, got.nr);
+	EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * Nor does a task wait for a page of FUSE, which no signal may end, as where the server
+ * answers one request at a time, or a page is read by itself. Its record has the frames
+ * up to there.
+ */
+static void beside_fuse(void *arg)
+{
+	struct victim *v = arg;
+
+	ut_syscall_on(v->fp, v->fp, __NR_getppid, 0, 0, 0);
+	__atomic_store_n(&v->done, 1, __ATOMIC_RELEASE);
+	for (;;)
+		pause();
+}
+
+FIXTURE(dead_fuse) {
+	struct ut_session s;
+	struct ut_fuse fuse;
+	struct victim *v;
+	struct ut_child c;
+};
+
+FIXTURE_VARIANT(dead_fuse) {
+	bool sync;
+	int advice;
+};
+
+FIXTURE_VARIANT_ADD(dead_fuse, async) {
+	.advice = MADV_NORMAL,
+};
+
+FIXTURE_VARIANT_ADD(dead_fuse, sync) {
+	.sync = true, .advice = MADV_NORMAL,
+};
+
+FIXTURE_VARIANT_ADD(dead_fuse, random) {
+	.advice = MADV_RANDOM,
+};
+
+FIXTURE_SETUP(dead_fuse)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	self->c.pid = 0;
+	self->v = ut_shared(sizeof(*self->v));
+	ASSERT_NE(NULL, self->v);
+	ASSERT_EQ(0, ut_fuse_page(&self->fuse, variant->sync));
+	ASSERT_EQ(0, madvise(self->fuse.page, PAGE, variant->advice));
+}
+
+FIXTURE_TEARDOWN(dead_fuse)
+{
+	/* A task that waits goes on when the server is gone. */
+	ut_fuse_end(&self->fuse);
+	if (self->c.pid > 0) {
+		kill(self->c.pid, SIGKILL);
+		ut_wait(&self->c);
+	}
+	ut_close(&self->s);
+}
+
+TEST_F(dead_fuse, page)
+{
+	char *page = self->fuse.page;
+	unsigned long *frame;
+	struct ut_stack got;
+
+	/* A frame that lies above the one before. */
+	frame = mmap(page - PAGES * PAGE, PAGE, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_LT((void *)frame, (void *)page);
+	frame[0] = (unsigned long)page;
+	frame[1] = 0x400100;
+	self->v->fp = (unsigned long)frame;
+	ASSERT_EQ(0, watch_child(&self->s, &self->c, beside_fuse, self->v, "sys_enter_getppid"));
+	EXPECT_TRUE(wait_done(&self->v->done, 1));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(UT_DEFERRED,
+		  ut_user_stack(&self->s, ut_sample(&self->s, 0, self->c.pid, 0), &got));
+	ASSERT_EQ(2, got.nr);
+	EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
+	EXPECT_EQ(frame[1], got.ip[1]);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * The server itself, with the address of a page of its own at hand: it must not wait for
+ * what it has to answer. When another thread has had the page it is read.
+ */
+struct self_served {
+	struct ut_fuse	fuse;		/* the first, for between() */
+	void		*page;
+	int		err, ready, done;
+};
+
+static void between(struct ut_fuse *f)
+{
+	struct self_served *v = (void *)f;
+
+	if (UT_READ(v->ready) == v->done)
+		return;
+	ut_syscall_on((unsigned long)v->page, (unsigned long)v->page, __NR_getppid, 0, 0, 0);
+	__atomic_store_n(&v->done, v->done + 1, __ATOMIC_RELEASE);
+}
+
+static void *map_and_read(void *arg)
+{
+	struct self_served *v = arg;
+	char value[8];
+
+	v->page = ut_fuse_map(&v->fuse, PROT_READ, MAP_PRIVATE);
+	if (v->page == MAP_FAILED) {
+		__atomic_store_n(&v->err, 1, __ATOMIC_RELEASE);
+		return NULL;
+	}
+	__atomic_store_n(&v->ready, 1, __ATOMIC_RELEASE);
+	/* What comes behind a request is seen by the next one at the latest. */
+	getxattr(v->fuse.path, "user.first", value, sizeof(value));
+	while (UT_READ(v->done) < 1)
+		usleep(1000);
+	UT_READ(*(char *)v->page);
+	__atomic_store_n(&v->ready, 2, __ATOMIC_RELEASE);
+	getxattr(v->fuse.path, "user.second", value, sizeof(value));
+	return NULL;
+}
+
+static void serves_its_file(void *arg)
+{
+	struct self_served *v = arg;
+	int fd = ut_fuse_mount(&v->fuse);
+	pthread_t id;
+
+	if (fd < 0 || pthread_create(&id, NULL, map_and_read, v))
+		__atomic_store_n(&v->err, 1, __ATOMIC_RELEASE);
+	else
+		ut_fuse_serve(fd, &v->fuse);
+}
+
+TEST_F(absent_pages, page_of_its_own_file)
+{
+	struct self_served *v = ut_shared(sizeof(*v));
+	struct ut_stack got;
+	struct ut_child c;
+
+	ASSERT_NE(NULL, v);
+	v->fuse = (struct ut_fuse){ .direct = -1, .before = between };
+	ASSERT_EQ(0, watch_child(&self->s, &c, serves_its_file, v, "sys_enter_getppid"));
+	EXPECT_TRUE(wait_done(&v->done, 2));
+	EXPECT_EQ(0, UT_READ(v->err));
+	ut_disable(&self->s);
+	kill(c.pid, SIGKILL);
+	EXPECT_EQ(SIGKILL, ut_wait_gone(&c));
+	ut_fuse_end(&v->fuse);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, c.pid, 0), &got));
+	EXPECT_EQ(1, got.nr);
+	EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, c.pid, 1), &got));
+	ASSERT_EQ(2, got.nr);
+	EXPECT_EQ(UT_FUSE_RET, got.ip[1]);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/*
+ * A return address of 0, as code without frame pointers has many: it is there, so the
+ * task does not wait for another thread that has the memory map locked.
+ */
+static void *lock_map(void *arg)
+{
+	ut_fuse_lock(arg);
+	return NULL;
+}
+
+static void beside_the_lock(void *arg)
+{
+	struct victim *v = arg;
+	pthread_t thread;
+
+	((unsigned long *)v->fp)[1] = 0;
+	/* All pages that it takes are mapped behind this. */
+	ut_syscall_on(v->fp, v->fp, __NR_getppid, 0, 0, 0);
+	v->ready = 1;
+	if (pthread_create(&thread, NULL, lock_map, v->fuse))
+		return;
+	while (!UT_READ(*v->fuse->locked))
+		usleep(1000);
+	ut_syscall_on(v->fp, v->fp, __NR_getppid, 0, 0, 0);
+	v->done = 1;
+	for (;;)
+		pause();
+}
+
+TEST_F(absent_pages, zero_beside_a_locked_map)
+{
+	struct victim *v = ut_shared(sizeof(*v));
+	struct ut_stack got;
+	struct ut_child c;
+
+	ASSERT_NE(NULL, v);
+	ASSERT_EQ(0, ut_fuse_slow_page(&self->fuse, -1));
+	v->fp = (unsigned long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	v->fuse = &self->fuse;
+	ASSERT_EQ(0, watch_child(&self->s, &c, beside_the_lock, v, "sys_enter_getppid"));
+	EXPECT_TRUE(wait_done(&v->done, 1));
+	EXPECT_EQ(1, UT_READ(*self->fuse.locked));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, kill(c.pid, SIGKILL));
+	ut_fuse_end(&self->fuse);
+	memset(&self->fuse, 0, sizeof(self->fuse));
+	ASSERT_EQ(SIGKILL, ut_wait(&c));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, c.pid, 1), &got));
+	EXPECT_EQ(1, got.nr);
+	EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* The same as the first, killed with the events enabled: the record is there. */
+TEST_F_TIMEOUT(absent_pages, killed_in_the_walk, 60)
+{
+	struct victim *v = ut_shared(sizeof(*v));
+	struct ut_stack got;
+	struct ut_child c;
+	struct ut_rec *r;
+
+	ASSERT_NE(NULL, v);
+	ASSERT_EQ(0, ut_device_page(&self->fuse));
+	v->fp = (unsigned long)self->fuse.page;
+	ASSERT_EQ(0, watch_child(&self->s, &c, unserved, v, "sys_enter_getppid"));
+	ASSERT_TRUE(ut_wait_state(c.pid, "D"));
+	ASSERT_EQ(1, v->ready);
+	ASSERT_EQ(0, kill(c.pid, SIGKILL));
+	ASSERT_EQ(SIGKILL, ut_wait_gone(&c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, 0, c.pid, 0);
+	ASSERT_NE(NULL, r);
+	EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
+	EXPECT_EQ(1, got.nr);
+	EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
+	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_AGAIN));
+}
+
+/* What exits brings no page, whether there is one to be had or not. */
+static void exit_on(void *arg)
+{
+	struct victim *v = arg;
+
+	ut_syscall_on(v->fp, v->fp, v->exit, 0, 0, 0);
+}
+
+TEST_F_TIMEOUT(absent_pages, exit_brings_none, 60)
+{
+	static const struct {
+		long		nr;
+		const char	*tp;
+	} exits[] = {
+		{ __NR_exit, "sys_enter_exit" },
+		{ __NR_exit_group, "sys_enter_exit_group" },
+	};
+	unsigned long frame[2] = { 0, 0x400100 };
+	struct victim v = {};
+	unsigned int n;
+	int fd;
+
+	fd = memfd_create("stack", 0);
+	ASSERT_EQ(0, ftruncate(fd, PAGE));
+	ASSERT_EQ(sizeof(frame), pwrite(fd, frame, sizeof(frame), 0));
+	for (n = 0; n < 2 * ARRAY_SIZE(exits); n++) {
+		bool served = n / ARRAY_SIZE(exits);
+		struct ut_stack got;
+		struct ut_child c;
+
+		/* In the file, and in no page table. */
+		if (served) {
+			v.fp = (unsigned long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED,
+						   fd, 0);
+		} else {
+			ASSERT_EQ(0, ut_device_page(&self->fuse));
+			v.fp = (unsigned long)self->fuse.page;
+		}
+		v.exit = exits[n % 2].nr;
+		ASSERT_EQ(0, watch_child(&self->s, &c, exit_on, &v, exits[n % 2].tp));
+		EXPECT_EQ(0, ut_wait_gone(&c));
+		ut_disable(&self->s);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(UT_DEFERRED,
+			  ut_user_stack(&self->s, ut_sample(&self->s, 0, c.pid, 0), &got));
+		EXPECT_EQ(1, got.nr) TH_LOG("%s", exits[n % 2].tp);
+		EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
+		EXPECT_EQ(0, ut_check(&self->s, 0));
+		ut_close(&self->s);
+		if (!served)
+			ut_fuse_end(&self->fuse);
+	}
+	self->fuse.page = NULL;
+}
+
+/*
+ * Where nothing can end the wait for a page that is never served, the walk does not
+ * wait: the signal that kills the task has been taken, or others wait for the task
+ * with locks that only an execve() gives back.
+ */
+#define NEW_IMAGE	"--new-image"
+
+static char *new_argv[] = { "new", NEW_IMAGE, NULL };
+
+static void in_thread(struct victim *v, long nr)
+{
+	v->done = gettid();
+	v->ready = 1;
+	ut_syscall_on(v->fp, v->fp, nr, 0, 0, 0);
+}
+
+static void *pause_in_thread(void *arg)
+{
+	in_thread(arg, __NR_pause);
+	return NULL;
+}
+
+static void *exit_in_thread(void *arg)
+{
+	in_thread(arg, __NR_exit);
+	return NULL;
+}
+
+static void killed_asleep(void *arg)
+{
+	pause_in_thread(arg);
+}
+
+static void killed_by_exec(void *arg)
+{
+	struct victim *v = arg;
+	pthread_t id;
+
+	if (pthread_create(&id, NULL, pause_in_thread, v))
+		_exit(99);
+	while (!UT_READ(v->ready))
+		usleep(1000);
+	if (!ut_wait_state(v->done, "S"))
+		_exit(98);
+	execve("/proc/self/exe", new_argv, NULL);
+}
+
+static void thread_exits(void *arg)
+{
+	struct victim *v = arg;
+	pthread_t id;
+
+	if (pthread_create(&id, NULL, exit_in_thread, v) || pthread_join(id, NULL))
+		_exit(99);
+}
+
+static void in_the_exec(void *arg)
+{
+	struct victim *v = arg;
+
+	ut_syscall_on(v->fp, v->fp, __NR_execve, (long)"/proc/self/exe", (long)new_argv, 0);
+}
+
+FIXTURE(no_wait) {
+	struct ut_session s;
+	struct ut_fuse fuse;
+	struct victim *v;
+	struct ut_child c;
+};
+
+FIXTURE_VARIANT(no_wait) {
+	ut_fn fn;
+	const char *func;		/* what is sampled, or the signal is */
+	int kill, status;
+};
+
+FIXTURE_VARIANT_ADD(no_wait, killed_asleep) {
+	.fn = killed_asleep, .kill = SIGKILL, .status = SIGKILL,
+};
+
+FIXTURE_VARIANT_ADD(no_wait, killed_by_exec) {
+	.fn = killed_by_exec, .status = 7 << 8,
+};
+
+/* Behind what ends the wait of one that has not come so far. */
+FIXTURE_VARIANT_ADD(no_wait, thread_exits) {
+	.fn = thread_exits, .func = "exit_signals",
+};
+
+FIXTURE_VARIANT_ADD(no_wait, in_the_exec) {
+	.fn = in_the_exec, .func = "begin_new_exec", .status = 7 << 8,
+};
+
+FIXTURE_SETUP(no_wait)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	memset(&self->fuse, 0, sizeof(self->fuse));
+	self->v = ut_shared(sizeof(*self->v));
+	ASSERT_NE(NULL, self->v);
+	ASSERT_EQ(0, ut_device_page(&self->fuse));
+	self->v->fp = (unsigned long)self->fuse.page;
+	ASSERT_EQ(0, ut_fork(&self->c, variant->fn, self->v));
+}
+
+FIXTURE_TEARDOWN(no_wait)
+{
+	kill(self->c.pid, SIGKILL);
+	ut_close(&self->s);
+	ut_fuse_end(&self->fuse);
+}
+
+TEST_F(no_wait, page_never_served)
+{
+	struct ut_opts opts = { .pid = self->c.pid, .per_cpu = true, .inherit = true };
+	struct ut_stack got;
+	enum ut_kind kind;
+	struct ut_rec *r;
+
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, variant->func ? ut_add_function(&self->s, variant->func) :
+		     ut_add_tracepoint(&self->s, "signal", "signal_deliver"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	if (variant->kill) {
+		while (!UT_READ(self->v->ready))
+			usleep(1000);
+		ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+		ASSERT_EQ(0, kill(self->c.pid, variant->kill));
+	}
+	ASSERT_EQ(variant->status, ut_wait_gone(&self->c));
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, 0, self->v->done ?: self->c.pid, 0);
+	ASSERT_NE(NULL, r);
+	kind = ut_user_stack(&self->s, r, &got);
+	EXPECT_TRUE(kind == UT_DEFERRED || kind == UT_IMMEDIATE);
+	EXPECT_EQ(1, got.nr);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 2 && !strcmp(argv[1], NEW_IMAGE))
+		return 7;
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}

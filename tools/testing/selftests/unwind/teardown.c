@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K5, K20: events disabled, closed and unmapped with stacks pending.
+ */
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+struct target {
+	struct ut_stack	ppid, uid;
+};
+
+static void target_calls(void *arg)
+{
+	struct target *t = arg;
+
+	ut_syscall0(&t->ppid, __NR_getppid);
+	ut_syscall0(&t->uid, __NR_getuid);
+}
+
+/* A task that is in the kernel almost all of the time, and never waits. */
+static void busy(void *arg)
+{
+	for (;;)
+		ut_ladder(5, target_calls, arg);
+}
+
+/*
+ * An event that stays while others are opened and closed, and has its session stay: what
+ * is left of the others in that is in the way of the next ones.
+ */
+static int open_beside(void)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.size		= UT_ATTR_SIZE,
+		.config		= PERF_COUNT_SW_DUMMY,
+		.disabled	= 1,
+	};
+
+	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
+	return ut_perf_open(&attr, 0, -1, -1, 0);
+}
+
+FIXTURE(teardown) {
+	struct target *t;
+	struct ut_child c;
+};
+
+FIXTURE_SETUP(teardown)
+{
+	self->t = ut_shared(sizeof(*self->t));
+	ASSERT_NE(NULL, self->t);
+	ASSERT_EQ(0, ut_fork(&self->c, busy, self->t));
+	ASSERT_EQ(0, ut_go(&self->c));
+}
+
+FIXTURE_TEARDOWN(teardown)
+{
+	kill(self->c.pid, SIGKILL);
+	ut_wait(&self->c);
+}
+
+/*
+ * K5, K20: all goes at once while the task makes requests, in each order there is; at
+ * first the session with it, and then without.
+ */
+TEST_F_TIMEOUT(teardown, with_work_pending, 280)
+{
+	const int rounds = 3 * 5 * 8;
+	struct ut_session s;
+	int beside = -1, i;
+
+	for (i = 0; i < rounds; i++) {
+		struct ut_opts opts = { .pid = self->c.pid, .pages = 8 };
+
+		if (i == rounds / 2) {
+			beside = open_beside();
+			ASSERT_LE(0, beside);
+		}
+		opts.per_cpu = i % 3 == 1;
+		if (i % 3 == 2) {
+			opts.pid = -1;
+			opts.per_cpu = true;
+		}
+		ASSERT_EQ(0, ut_open(&s, &opts));
+		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid"));
+		ASSERT_EQ(0, ut_enable(&s));
+		if (i % 8 == 0)
+			usleep(500);
+		switch (i % 5) {
+		case 0:
+			ut_disable(&s);
+			break;
+		case 1:
+			ut_ring_unmap(&s.ring[0]);
+			break;
+		case 2:
+			/* The tracking event first. */
+			close(s.ring[0].fd);
+			s.ring[0].fd = -1;
+			break;
+		case 3:
+			ioctl(s.ring[0].fd, PERF_EVENT_IOC_DISABLE, PERF_IOC_FLAG_GROUP);
+			break;
+		}
+		ut_close(&s);
+	}
+	/* And it still works. */
+	{
+		struct ut_opts opts = { .pid = self->c.pid, .pages = 64 };
+
+		ASSERT_EQ(0, ut_open(&s, &opts));
+		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid"));
+		ASSERT_EQ(0, ut_enable(&s));
+		usleep(100000);
+		ut_disable(&s);
+		ASSERT_EQ(0, ut_drain(&s));
+		EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, 0, self->c.pid, 0), &self->t->ppid));
+		/* The disable may come between a request and its sample. */
+		EXPECT_EQ(0, ut_check(&s, UT_ALLOW_EARLY | ut_allow_lost(&s)));
+		ut_close(&s);
+	}
+	close(beside);
+}
+
+/*
+ * Disabled at any moment of what the task does, in the middle of a walk as well: of each
+ * sample the stack is there when the samplers and then the output are disabled.
+ */
+TEST_F_TIMEOUT(teardown, disabled_while_it_runs, 120)
+{
+	unsigned int round, i, samples = 0;
+	struct ut_session s;
+	struct ut_rec *r;
+
+	for (round = 0; round < 3 * 50; round++) {
+		struct ut_opts opts = { .pid = self->c.pid, .pages = 64, .switches = true };
+
+		opts.per_cpu = round % 3;
+		if (round % 3 == 2)
+			opts.pid = -1;
+		ASSERT_EQ(0, ut_open(&s, &opts));
+		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid"));
+		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_exit_getuid"));
+		ASSERT_EQ(0, ut_enable(&s));
+		usleep(round / 3 * 20);
+		ut_disable(&s);
+		ASSERT_EQ(0, ut_drain(&s));
+		for (i = 0; (r = ut_sample(&s, -1, self->c.pid, i)); i++)
+			ASSERT_TRUE(ut_has_stack(&s, r, r->id == s.event[0].id[r->ring] ?
+						 &self->t->ppid : &self->t->uid));
+		samples += i;
+		/* The disable may come between a request and its sample. */
+		ASSERT_EQ(0, ut_check(&s, UT_ALLOW_EARLY | ut_allow_lost(&s)))
+			TH_LOG("round %u", round);
+		ut_close(&s);
+	}
+	TH_LOG("%u samples", samples);
+	EXPECT_LT(100, samples);
+}
+
+static void busy_a_while(void *arg)
+{
+	int i;
+
+	for (i = 0; i < 20; i++)
+		ut_ladder(5, target_calls, arg);
+}
+
+/* The task dies while its events are closed. */
+TEST_F_TIMEOUT(teardown, task_dies, 200)
+{
+	int i;
+
+	/* The other one is not needed here. */
+	ASSERT_EQ(0, kill(self->c.pid, SIGSTOP));
+	for (i = 0; i < 2 * 3 * 7; i++) {
+		struct ut_opts opts = { .pages = 8, .per_cpu = i % 2, .inherit = i % 2 };
+		struct ut_session s;
+		struct ut_child c;
+
+		ASSERT_EQ(0, ut_fork(&c, busy_a_while, self->t));
+		opts.pid = c.pid;
+		ASSERT_EQ(0, ut_open(&s, &opts));
+		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid"));
+		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_exit_group"));
+		ASSERT_EQ(0, ut_enable(&s));
+		ASSERT_EQ(0, ut_go(&c));
+		usleep(i % 7 * 300);
+		if (i % 3 == 0)
+			kill(c.pid, SIGKILL);
+		if (i % 2) {
+			ut_close(&s);
+			ut_wait(&c);
+		} else {
+			ut_wait(&c);
+			ut_disable(&s);
+			ASSERT_EQ(0, ut_drain(&s));
+			EXPECT_EQ(0, ut_check(&s, ut_allow_lost(&s)));
+			ut_close(&s);
+		}
+	}
+}
+
+struct own {
+	struct ut_stack	st;
+	int		fd;
+};
+
+/*
+ * K20: a task disables the event that samples it, or the one that takes the records, on
+ * the CPU where it runs. Its stack, with that call, is written first.
+ */
+static void disable_on(void *arg)
+{
+	struct own *o = arg;
+
+	ut_syscall3(&o->st, __NR_ioctl, o->fd, PERF_EVENT_IOC_DISABLE, 0);
+}
+
+TEST_F(teardown, own_disable)
+{
+	unsigned int round, ring, last;
+	int cpus[UT_MAX_CPUS];
+	cpu_set_t set;
+
+	ASSERT_EQ(0, kill(self->c.pid, SIGSTOP));
+	ASSERT_LT(0, ut_online_cpus(cpus, UT_MAX_CPUS));
+	CPU_ZERO(&set);
+	CPU_SET(cpus[0], &set);
+	ASSERT_EQ(0, sched_setaffinity(0, sizeof(set), &set));
+	for (round = 0; round < 2 * 3; round++) {
+		struct ut_opts opts = { .per_cpu = round % 3 };
+		struct ut_session s;
+		struct own o = {};
+
+		/* Of the task, of the task on a CPU, of the CPU. */
+		opts.pid = round % 3 == 2 ? -1 : 0;
+		ASSERT_EQ(0, ut_open(&s, &opts));
+		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_ioctl"));
+		ASSERT_EQ(0, ut_enable(&s));
+		for (ring = 0; opts.per_cpu && s.ring[ring].cpu != cpus[0]; ring++)
+			;
+		o.fd = round / 3 ? s.ring[ring].fd : s.event[0].fd[ring];
+		ASSERT_EQ(0, ut_ladder(5, disable_on, &o));
+		ASSERT_EQ(0, ut_drain(&s));
+		last = ut_count_samples(&s, 0, getpid());
+		ASSERT_LT(0, last);
+		EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, 0, getpid(), last - 1), &o.st))
+			TH_LOG("round %u", round);
+		EXPECT_EQ(0, ut_check_order(&s, 0)) TH_LOG("round %u", round);
+		ut_close(&s);
+	}
+}
+
+/* The session watches the very calls that take it down. */
+TEST_F_TIMEOUT(teardown, own_close, 120)
+{
+	static const char * const tps[] = {
+		"sys_enter_close", "sys_enter_munmap", "sys_enter_ioctl", "sys_exit_ioctl",
+	};
+	unsigned int i, round;
+
+	ASSERT_EQ(0, kill(self->c.pid, SIGSTOP));
+	for (round = 0; round < 4 * 2 * 3; round++) {
+		struct ut_opts opts = { .pid = 0, .pages = 8, .per_cpu = round % 2 };
+		struct ut_session s;
+
+		ASSERT_EQ(0, ut_open(&s, &opts));
+		for (i = 0; i < ARRAY_SIZE(tps); i++)
+			ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", tps[i]));
+		ASSERT_EQ(0, ut_enable(&s));
+		if (round % 3 == 2)
+			ut_disable(&s);
+		for (i = 0; round % 3 == 1 && i < s.nr_rings; i++)
+			ASSERT_EQ(0, ioctl(s.ring[i].fd, PERF_EVENT_IOC_DISABLE, 0));
+		if (round % 3 != 1) {
+			ASSERT_EQ(0, ut_drain(&s));
+			EXPECT_LT(0, ut_count_samples(&s, -1, 0));
+			EXPECT_EQ(0, ut_check(&s, 0)) TH_LOG("round %u", round);
+		}
+		ut_close(&s);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Children, their states, and what the system says. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../kselftest.h"
+#include "unwind_test.h"
+
+int ut_out = -1;
+
+void ut_need_root(void)
+{
+	if (geteuid())
+		ksft_exit_skip("needs root: perf events on tracepoints and on all CPUs\n");
+}
+
+long ut_hz(void)
+{
+	struct timespec res;
+
+	/* That clock goes with the tick. */
+	clock_getres(CLOCK_MONOTONIC_COARSE, &res);
+	return 1000000000 / res.tv_nsec;
+}
+
+long ut_sleeps(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_THREAD, &usage);
+	return usage.ru_nvcsw;
+}
+
+int ut_set_online(int cpu, bool on)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
+	return ut_write_sysctl(path, on);
+}
+
+unsigned int ut_all_online(int *cpus, unsigned int max)
+{
+	int cpu;
+
+	for (cpu = 1; cpu < UT_MAX_CPUS; cpu++)
+		ut_set_online(cpu, true);
+	return ut_online_cpus(cpus, max);
+}
+
+int ut_read_all(int fd, void *buf, size_t size)
+{
+	size_t done = 0;
+	ssize_t n;
+
+	while (done < size) {
+		n = read(fd, (char *)buf + done, size - done);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			ut_diag("read: %s", n ? strerror(errno) : "end of file");
+			return -1;
+		}
+		done += n;
+	}
+	return 0;
+}
+
+int ut_write_all(int fd, const void *buf, size_t size)
+{
+	return write(fd, buf, size) == (ssize_t)size ? 0 : -1;
+}
+
+bool ut_has_32bit(void)
+{
+	int status, pid = fork();
+
+	if (!pid) {
+		long ret = 20;	/* getpid() of the i386 */
+
+		/* Where it is none it raises SIGSEGV. */
+		asm volatile("int $0x80" : "+a" (ret) : : "memory", "r8", "r9", "r10", "r11");
+		_exit(ret != getpid());
+	}
+	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+	       !WEXITSTATUS(status);
+}
+
+int ut_fork(struct ut_child *c, ut_fn fn, void *arg)
+{
+	int go[2], out[2];
+	pid_t pid;
+	char byte;
+
+	if (pipe2(go, O_CLOEXEC) || pipe2(out, O_CLOEXEC))
+		return -1;
+	/* Room for more than one struct ut_stack: the child never waits for the reader. */
+	fcntl(out[1], F_SETPIPE_SZ, 1 << 18);
+	/* *c may be memory that the child shares: only the parent writes to it. */
+	pid = fork();
+	if (pid < 0)
+		return -1;
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(go[1]);
+		close(out[0]);
+		ut_out = out[1];
+		if (read(go[0], &byte, 1) == 1)
+			fn(arg);
+		_exit(0);
+	}
+	close(go[0]);
+	close(out[1]);
+	c->pid = pid;
+	c->go = go[1];
+	c->out = out[0];
+	/* It waits: none of this will be among the samples. */
+	return ut_wait_state(pid, "S") ? 0 : -1;
+}
+
+int ut_go(struct ut_child *c)
+{
+	return ut_write_all(c->go, "g", 1);
+}
+
+int ut_wait(struct ut_child *c)
+{
+	int status;
+
+	if (waitpid(c->pid, &status, 0) != c->pid)
+		status = -1;
+	close(c->go);
+	close(c->out);
+	return status;
+}
+
+int ut_wait_gone(struct ut_child *c)
+{
+	siginfo_t info = {};
+	int i;
+
+	for (i = 0; i < 1000 && !info.si_pid; i++) {
+		if (waitid(P_PID, c->pid, &info, WEXITED | WNOHANG | WNOWAIT))
+			return -1;
+		if (!info.si_pid)
+			usleep(10000);
+	}
+	return info.si_pid ? ut_wait(c) : -1;
+}
+
+int ut_task_state(pid_t tid)
+{
+	char path[64], buf[512], *p;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	n = read(fd, buf, sizeof(buf) - 1);
+	close(fd);
+	if (n <= 0)
+		return -1;
+	buf[n] = 0;
+	p = strrchr(buf, ')');
+	return p && p[1] ? p[2] : -1;
+}
+
+/*
+ * Has it been switched out? It says that it sleeps some time before that. The system call
+ * that it is in can be read from then on.
+ */
+static bool off_cpu(pid_t tid)
+{
+	char path[64], buf[16] = "";
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/syscall", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return true;
+	if (read(fd, buf, sizeof(buf) - 1) < 0)
+		buf[0] = 0;
+	close(fd);
+	return strncmp(buf, "running", 7);
+}
+
+bool ut_wait_state(pid_t tid, const char *states)
+{
+	int i, state = 0;
+
+	for (i = 0; i < 2000; i++) {
+		state = ut_task_state(tid);
+		if (state > 0 && strchr(states, state) &&
+		    (!strchr("SDTt", state) || off_cpu(tid)))
+			return true;
+		usleep(5000);
+	}
+	ut_diag("task %d is in state %c, wanted one of %s", tid, state, states);
+	return false;
+}
+
+int ut_cgroup(struct ut_cgroup *f, pid_t pid)
+{
+	char path[128];
+
+	snprintf(f->root, sizeof(f->root), "/tmp/unwind_cgroup.XXXXXX");
+	if (!mkdtemp(f->root) || mount("none", f->root, "cgroup2", 0, NULL)) {
+		ut_diag("%s: %s", f->root, strerror(errno));
+		return -1;
+	}
+	snprintf(f->group, sizeof(f->group), "%s/unwind_test", f->root);
+	snprintf(path, sizeof(path), "%s/cgroup.procs", f->group);
+	if (mkdir(f->group, 0755) || ut_write_sysctl(path, pid)) {
+		ut_diag("%s: %s", f->group, strerror(errno));
+		return -1;
+	}
+	return 0;
+}
+
+int ut_freeze(struct ut_cgroup *f, bool freeze)
+{
+	bool frozen = false;
+	char path[128], line[64];
+	int i;
+
+	snprintf(path, sizeof(path), "%s/cgroup.freeze", f->group);
+	if (ut_write_sysctl(path, freeze))
+		return -1;
+	snprintf(path, sizeof(path), "%s/cgroup.events", f->group);
+	for (i = 0; freeze && i < 1000 && !frozen; i++) {
+		FILE *events = fopen(path, "r");
+
+		while (events && fgets(line, sizeof(line), events))
+			frozen |= !strcmp(line, "frozen 1\n");
+		if (events)
+			fclose(events);
+		usleep(5000);
+	}
+	return frozen == freeze ? 0 : -1;
+}
+
+int ut_cgroup_cpu(struct ut_cgroup *f, int cpu)
+{
+	char path[128];
+	int fd, err;
+
+	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", f->root);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	err = ut_write_all(fd, "+cpuset", 7);
+	close(fd);
+	snprintf(path, sizeof(path), "%s/cpuset.cpus", f->group);
+	if (!err && !ut_write_sysctl(path, cpu))
+		return 0;
+	ut_diag("%s: %s; CONFIG_CPUSETS?", path, strerror(errno));
+	return -1;
+}
+
+void ut_cgroup_end(struct ut_cgroup *f)
+{
+	rmdir(f->group);
+	umount2(f->root, MNT_DETACH);
+	rmdir(f->root);
+}
+
+int ut_read_sysctl(const char *path, long *val)
+{
+	FILE *f = fopen(path, "r");
+	int ok = f && fscanf(f, "%ld", val) == 1;
+
+	if (f)
+		fclose(f);
+	return ok ? 0 : -1;
+}
+
+int ut_write_sysctl(const char *path, long val)
+{
+	char buf[32];
+	int fd = open(path, O_WRONLY | O_CLOEXEC), len, err;
+
+	if (fd < 0)
+		return -1;
+	len = snprintf(buf, sizeof(buf), "%ld", val);
+	err = write(fd, buf, len) == len ? 0 : -1;
+	close(fd);
+	return err;
+}
+
+static int find_function(const char *name, size_t len, __u64 *start, __u64 *end)
+{
+	unsigned long long addr, first = 0;
+	char type, sym[512], line[1024];
+	FILE *f;
+
+	*start = 0;
+	*end = 0;
+	f = fopen("/proc/kallsyms", "r");
+	if (!f)
+		return -1;
+	/* The text of the kernel proper is in the order of its addresses. */
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%llx %c %511s", &addr, &type, sym) != 3)
+			continue;
+		if (first && addr > first && addr - first > *end - *start) {
+			*start = first;
+			*end = addr;
+		}
+		if (addr != first)
+			first = 0;
+		if ((type == 't' || type == 'T') && !strncmp(sym, name, len))
+			first = addr;
+	}
+	fclose(f);
+	return *start ? 0 : -1;
+}
+
+int ut_kallsyms(const char *prefix, __u64 *start, __u64 *end)
+{
+	return find_function(prefix, strlen(prefix), start, end);
+}
+
+int ut_kernel_function(const char *name, __u64 *start, __u64 *end)
+{
+	return find_function(name, strlen(name) + 1, start, end);
+}
+
+bool ut_kernel_checks_itself(void)
+{
+	__u64 start, end;
+
+	return !ut_kallsyms("kasan_report", &start, &end) || !ut_kallsyms("kcsan_", &start, &end);
+}
+
+unsigned long ut_task_size(void)
+{
+	static unsigned long size;
+	char line[8192];
+	FILE *f;
+
+	if (size)
+		return size;
+	size = (1UL << 47) - 4096;
+	f = fopen("/proc/cpuinfo", "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		/* Not told of where the kernel does not use it. */
+		if (!strncmp(line, "flags", 5) && strstr(line, " la57"))
+			size = (1UL << 56) - 4096;
+	}
+	if (f)
+		fclose(f);
+	return size;
+}
+
+void *ut_shared(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
