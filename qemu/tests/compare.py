@@ -108,12 +108,14 @@ def first_difference(ours, theirs):
     return None
 
 
-def compare(samples, expected=None, end=None):
+def compare(samples, expected=None, end=None, limit=None):
     """What is wrong with @samples, as a list of lines; empty if nothing is.
 
     @expected: the number of hits that the workload made, None if that is not
     known. @end: the name of the function that is the outermost frame of every
-    chain, None if chains are cut short.
+    chain, None if chains are cut short. @limit: the most frames of a chain. Kernel
+    and user frames share it in an immediate sample, and each part has it for itself
+    in a deferred one, which may go on where the immediate one was cut.
     """
     wrong = []
     streams = {DEFERRED: [], IMMEDIATE: []}
@@ -158,7 +160,13 @@ def compare(samples, expected=None, end=None):
             if getattr(ours, what) != getattr(theirs, what):
                 wrong.append(f"{what}: {ours}: {getattr(ours, what)}, "
                              f"immediate {getattr(theirs, what)}")
-        difference = first_difference(ours.frames, theirs.frames)
+        frames = ours.frames
+        if limit and len(theirs.frames) == limit:
+            frames = frames[:limit]
+            if len(ours.user) != limit:
+                wrong.append(f"frames: {ours}: {len(ours.user)} user frames, "
+                             f"the limit is {limit}")
+        difference = first_difference(frames, theirs.frames)
         if difference:
             wrong.append(f"frames: {ours}: {difference}")
         for sample in (ours, theirs):
