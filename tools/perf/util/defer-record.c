@@ -270,13 +270,15 @@ static bool evsel__can_defer_callchain(struct evsel *evsel)
  * @opts: what was asked for
  *
  * A record is cut at the maximum depth of the event that it comes with, so that one has
- * the largest of all. Samples that are read from a pipe wait for their callchains in a
- * queue that goes by their times, so they get one.
+ * the largest of all. Where a sample has a time the records need one, too: what has none
+ * is delivered as soon as it is read (perf record --per-thread gives times to tracepoints
+ * only). Samples that are read from a pipe wait for their callchains in a queue that goes
+ * by their times, so all get one.
  */
 void evlist__config_defer_output(struct evlist *evlist, const struct record_opts *opts)
 {
 	struct evsel *evsel, *output;
-	bool deferred = false, possible;
+	bool deferred = false, timed = false, possible;
 	unsigned int max_stack = 0;
 
 	if (evlist__empty(evlist))
@@ -291,6 +293,7 @@ void evlist__config_defer_output(struct evlist *evlist, const struct record_opts
 		struct perf_event_attr *attr = &evsel->core.attr;
 
 		attr->defer_callchain &= possible && evsel__can_defer_callchain(evsel);
+		timed |= attr->sample_type & PERF_SAMPLE_TIME;
 		if (attr->defer_callchain) {
 			deferred = true;
 			max_stack = max(max_stack, attr->sample_max_stack ?:
@@ -302,6 +305,8 @@ void evlist__config_defer_output(struct evlist *evlist, const struct record_opts
 
 	output->core.attr.defer_output = 1;
 	output->core.attr.sample_max_stack = min(max_stack, (unsigned int)USHRT_MAX);
+	if (timed)
+		evsel__set_sample_bit(output, TIME);
 	if (opts->read_in_order) {
 		evlist__for_each_entry(evlist, evsel)
 			evsel__set_sample_bit(evsel, TIME);
