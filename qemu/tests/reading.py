@@ -55,15 +55,16 @@ CHAIN = r"recurse\b(.*\n)+?.*\bstorm\b(.*\n)+?.*\benter\b"
 RECORDINGS = {
     "profile": (["record", "-g", "--sample-cpu", "-c", "1", "-e",
                  "page-faults,rt:deferred", *rt.workload("storm", 40, 1)], 60),
-    # no tracepoint: scripts and pipes treat these in another way
+    # no tracepoint: scripts and pipes treat these in another way. A task that leaves its
+    # CPU has an immediate callchain.
     "switches": (["record", "-g", "-c", "1", "-e", "context-switches",
-                  *rt.workload("signal", 12, 1)], 12),
+                  *rt.workload("signal", 12, 1)], 0),
     "exec": (["record", "-g", "-e", "rt:deferred", "sh", "-c",
               f"{rt.BIN}/workload rename 10 1"], 30),
     "sched": (["sched", "record", "-g", *rt.workload("migrate", 4, 6)], 50),
     "stat": (["record", "-g", "-c", "1", "-e",
               "sched:sched_switch,sched:sched_stat_runtime",
-              *rt.workload("signal", 12, 1)], 12),
+              *rt.workload("signal", 12, 1)], 1),
     "kmem": (["kmem", "record", "-g", *rt.workload("storm", 6, 1)], 50),
     # only of pages does it look for who called; with room, as it stands no lost ones
     "pages": (["kmem", "--page", "record", "-m", "4M", "-g",
