@@ -2,7 +2,7 @@
 /*
  * K18, K19: events that count a cgroup. They exist on every CPU and are on it while one
  * of the group's tasks is; the records go where the samples went, and stay within the
- * session.
+ * session. A task that is moved out of the group has left its stack there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -136,6 +136,7 @@ static int watch(struct ut_session *s, int group)
 {
 	struct ut_opts opts = {
 		.pid = group, .per_cpu = true, .perf_flags = PERF_FLAG_PID_CGROUP, .pages = 256,
+		.sideband = true,
 	};
 
 	if (ut_open(s, &opts) || ut_add_tracepoint(s, "syscalls", "sys_enter_getppid") < 0 ||
@@ -219,7 +220,9 @@ static void profile(void *arg)
 
 TEST_F(cgroups, two_groups_and_everything)
 {
-	struct ut_opts opts = { .pid = -1, .per_cpu = true, .pages = 512 };
+	struct ut_opts opts = {
+		.pid = -1, .per_cpu = true, .sideband = true, .pages = 512,
+	};
 	struct profiler *p = ut_shared(2 * sizeof(*p));
 	struct ut_child pc[2];
 	int i;
@@ -259,56 +262,117 @@ TEST_F(cgroups, two_groups_and_everything)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* A task of the group sleeps when the profile ends. */
-TEST_F(cgroups, asleep_at_the_end)
+static int move_task(const char *path, pid_t pid)
 {
-	pid_t pid = self->c[0].pid;
+	char text[16];
 
-	self->caller[0]->asleep = true;
-	ASSERT_EQ(0, watch(&self->s, self->group[0]));
-	ASSERT_EQ(0, ut_go(&self->c[0]));
-	while (UT_READ(self->caller[0]->done) < ROUNDS)
-		usleep(1000);
-	usleep(10000);
-	ASSERT_TRUE(ut_wait_state(pid, "S"));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
-	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 1, pid, ROUNDS),
-				&self->caller[0]->sleep));
-	EXPECT_EQ(2 * ROUNDS + 1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, pid));
-	EXPECT_EQ(0, ut_check(&self->s, 0));
+	snprintf(text, sizeof(text), "%d", pid);
+	return write_file(path, "cgroup.procs", text);
 }
 
-/* Sampled in the group, it is out of it when it leaves the kernel. */
-TEST_F(cgroups, leaves_the_group)
+/* Sampled in the group and asleep, it has left its stack before it is moved. */
+TEST_F(cgroups, moved_asleep)
 {
 	pid_t pid = self->c[0].pid;
-	struct ut_stack got;
 	struct ut_rec *r;
-	char text[16];
-	int i;
 
 	self->caller[0]->asleep = true;
 	ASSERT_EQ(0, watch(&self->s, self->group[0]));
 	ASSERT_EQ(0, ut_go(&self->c[0]));
-	while (UT_READ(self->caller[0]->done) < ROUNDS)
+	do {
 		usleep(1000);
-	usleep(10000);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		r = ut_sample(&self->s, 1, pid, ROUNDS);
+	} while (!r || !ut_record_of(&self->s, pid, r->cookie));
+	EXPECT_TRUE(ut_stack_is(&self->s, r, &self->caller[0]->sleep));
 	ASSERT_TRUE(ut_wait_state(pid, "S"));
-	snprintf(text, sizeof(text), "%d", pid);
-	ASSERT_EQ(0, write_file(self->path[1], "cgroup.procs", text));
+	ASSERT_EQ(0, move_task(self->path[1], pid));
 	/* It comes out of the system call, and dies, among the tasks of the other one. */
 	ASSERT_EQ(0, kill(pid, SIGKILL));
 	ASSERT_EQ(SIGKILL, ut_wait(&self->c[0]));
 	self->c[0].pid = 0;
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
-	for (i = 0; i <= ROUNDS; i++) {
-		r = ut_sample(&self->s, 1, pid, i);
-		ASSERT_NE(NULL, r);
-		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got)) TH_LOG("round %d", i);
-	}
+	EXPECT_EQ(ROUNDS + 1, ut_count_samples(&self->s, 1, pid));
+	EXPECT_EQ(2 * ROUNDS + 1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, pid));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* In long system calls, without end. */
+struct busy {
+	struct ut_stack	st;
+	int		cpu;
+};
+
+static void call_random(void *arg)
+{
+	static char buf[1 << 20];
+	struct busy *b = arg;
+
+	for (;;)
+		ut_syscall3(&b->st, __NR_getrandom, buf, sizeof(buf), 0);
+}
+
+static void ladder_random(void *arg)
+{
+	struct busy *b = arg;
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(b->cpu, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+	ut_ladder(6, call_random, b);
+}
+
+/*
+ * Moved by another CPU while it is in a system call that was sampled, out of the group
+ * and into it again: its stack is handed out before its events go.
+ */
+TEST_F_TIMEOUT(cgroups, moved_in_the_entry, 120)
+{
+	struct busy *b = ut_shared(sizeof(*b));
+	int cpus[UT_MAX_CPUS], i, k;
+	unsigned int nr, calls = 0;
+	struct ut_child c;
+	struct ut_rec *r;
+	cpu_set_t set;
+
+	nr = ut_online_cpus(cpus, UT_MAX_CPUS);
+	if (nr < 2)
+		SKIP(return, "needs two CPUs");
+	ASSERT_NE(NULL, b);
+	b->cpu = cpus[1];
+	CPU_ZERO(&set);
+	CPU_SET(cpus[0], &set);
+	ASSERT_EQ(0, sched_setaffinity(0, sizeof(set), &set));
+	ASSERT_EQ(0, ut_fork(&c, ladder_random, b));
+	ASSERT_EQ(0, move_task(self->path[0], c.pid));
+	ASSERT_EQ(0, watch(&self->s, self->group[0]));
+	ASSERT_EQ(2, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getrandom"));
+	ASSERT_EQ(3, ut_add_software(&self->s, PERF_COUNT_SW_CPU_CLOCK, 2000000));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&c));
+	for (i = 0; i < 100; i++) {
+		do {
+			ASSERT_EQ(0, ut_drain(&self->s));
+		} while (!ut_sample(&self->s, -1, c.pid, 0));
+		usleep(i * 10);
+		ASSERT_EQ(0, move_task(self->path[1], c.pid));
+		ASSERT_EQ(0, ut_drain(&self->s));
+		/* Out of the group nothing of it is pending there. */
+		for (k = 0; (r = ut_sample(&self->s, 2, c.pid, k)); k++)
+			EXPECT_TRUE(ut_stack_is(&self->s, r, &b->st)) TH_LOG("round %d", i);
+		calls += k;
+		ASSERT_EQ(0, ut_check(&self->s, 0)) TH_LOG("round %d", i);
+		ut_forget(&self->s);
+		ASSERT_EQ(0, move_task(self->path[0], c.pid));
+	}
+	EXPECT_LT(0, calls);
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+	kill(c.pid, SIGKILL);
+	ut_wait(&c);
 }
 
 int main(int argc, char **argv)

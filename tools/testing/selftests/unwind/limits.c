@@ -3,11 +3,11 @@
  * K16: sample_max_stack and kernel.perf_event_max_stack hold for deferred stacks.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../kselftest_harness.h"
@@ -167,69 +167,70 @@ static void deep_pause(void *arg)
 	ut_syscall_on((unsigned long)deep, (unsigned long)deep, __NR_pause, 0, 0, 0);
 }
 
-/*
- * The record of a task asleep is larger than the buffer. It is counted as lost at once: no
- * reader can make room for it.
- */
+/* The record of a task asleep is larger than the buffer: it is counted as lost. */
 TEST_F(limits, longer_than_the_buffer)
 {
 	struct ut_opts opts = { .pages = 1, .max_stack = 1000 };
-	__u64 samples, others;
+	__u64 samples, others = 0;
 	struct ut_child c;
-	long sleeps;
 
 	fill_deep();
 	ASSERT_EQ(0, ut_write_sysctl(MAX_STACK, 1000));
 	ASSERT_EQ(0, ut_fork(&c, deep_pause, NULL));
 	opts.pid = c.pid;
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"));
+	ASSERT_EQ(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&c));
-	while (!ut_sample(&self->s, 0, c.pid, 0)) {
+	while (!others) {
 		usleep(1000);
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_lost(&self->s, &samples, &others));
 	}
-	ASSERT_TRUE(ut_wait_state(c.pid, "S"));
-	sleeps = ut_sleeps();
 	ASSERT_EQ(0, ut_disable(&self->s));
-	sleeps = ut_sleeps() - sleeps;
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_EQ(0, ut_lost(&self->s, &samples, &others));
+	EXPECT_EQ(1, ut_count_samples(&self->s, 0, c.pid));
 	EXPECT_EQ(0, samples);
 	EXPECT_EQ(1, others);
 	EXPECT_EQ(0, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, c.pid));
-	/* Half a second of naps of two ticks, if it waited */
-	EXPECT_GT(ut_hz() / 8, sleeps);
 	kill(c.pid, SIGKILL);
 	ut_wait(&c);
 }
 
-/* An execve() of what is no program walks the stack, and then fails. */
-static void failing_exec(void *arg)
+/* It is switched out in between. */
+static void nap(void *arg)
 {
-	char *argv[2] = { "none" };
-	int fd = memfd_create("none", 0);
+	struct timespec ts = { .tv_nsec = 1000000 };
 
-	if (fd < 0 || write(fd, "none\n", 5) != 5)
-		return;
-	ut_syscall(arg, __NR_execveat, fd, (long)"", (long)argv, 0, AT_EMPTY_PATH, 0);
-	close(fd);
+	ut_syscall2(arg, __NR_nanosleep, &ts, NULL);
+}
+
+/* How many entries does the @nth record have? */
+static __u64 entries(struct ut_session *s, unsigned int nth)
+{
+	size_t i;
+
+	for (i = 0; i < s->nr_recs; i++) {
+		if (s->rec[i].type == UT_RECORD_CALLCHAIN_DEFERRED && !nth--)
+			return s->rec[i].nr;
+	}
+	return 0;
 }
 
 /*
- * The stack has been walked, and one that wants more of it, less or as much comes in the
- * same entry: it has what it would get without deferral.
+ * Sampled again in the same entry behind a switch, by one that wants more of the stack,
+ * less or as much: each record has what its own samples want.
  */
-TEST_F(limits, after_the_walk)
+TEST_F(limits, again_in_the_same_entry)
 {
-	static const char * const tps[] = { "sys_enter_execveat", "sys_exit_execveat" };
+	static const char * const tps[] = { "sys_enter_nanosleep", "sys_exit_nanosleep" };
 	static const unsigned int max[][2] = { { 3, 8 }, { 8, 3 }, { 8, 8 } };
+	struct ut_rec *r[2];
 	unsigned int n;
 	int i;
 
 	for (n = 0; n < ARRAY_SIZE(max); n++) {
-		struct ut_opts opts = { .pages = 4 };
+		struct ut_opts opts = { .pages = 4, .switches = true };
 		struct ut_stack st = {}, got;
 
 		ASSERT_EQ(0, ut_open(&self->s, &opts));
@@ -238,55 +239,23 @@ TEST_F(limits, after_the_walk)
 			ASSERT_EQ(i, ut_add_tracepoint(&self->s, "syscalls", tps[i]));
 		}
 		ASSERT_EQ(0, ut_enable(&self->s));
-		ASSERT_EQ(0, ut_ladder(10, failing_exec, &st));
+		ASSERT_EQ(0, ut_ladder(10, nap, &st));
 		ut_disable(&self->s);
 		ASSERT_EQ(0, ut_drain(&self->s));
-		ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, 0, 0, 0), &got));
-		EXPECT_EQ(max[n][0], got.nr);
-		EXPECT_TRUE(ut_stack_within(&got, &st));
-		EXPECT_EQ(UT_IMMEDIATE,
-			  ut_user_stack(&self->s, ut_sample(&self->s, 1, 0, 0), &got));
-		EXPECT_EQ(max[n][1], got.nr);
-		EXPECT_TRUE(ut_stack_within(&got, &st));
-		EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+		for (i = 0; i < 2; i++) {
+			r[i] = ut_sample(&self->s, i, 0, 0);
+			ASSERT_NE(NULL, r[i]);
+			EXPECT_EQ(max[n][i], entries(&self->s, i)) TH_LOG("%s", tps[i]);
+			/* The longest one is the stack of both. */
+			EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r[i], &got));
+			EXPECT_EQ(8, got.nr);
+			EXPECT_TRUE(ut_stack_within(&got, &st));
+		}
+		EXPECT_EQ(r[0]->cookie, r[1]->cookie);
+		EXPECT_EQ(2, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
 		EXPECT_EQ(0, ut_check(&self->s, 0));
 		ut_close(&self->s);
 	}
-}
-
-static void failing_exec_and_call(void *arg)
-{
-	failing_exec(arg);
-	ut_syscall0(arg, __NR_getppid);
-}
-
-/* What is wanted of a stack behind its walk is not wanted of the next one. */
-TEST_F(limits, wanted_behind_the_walk)
-{
-	static const char * const tps[] = {
-		"sys_enter_execveat", "sys_exit_execveat", "sys_enter_getppid",
-	};
-	struct ut_opts opts = { .pages = 4 };
-	struct ut_stack st = {}, got;
-	int i;
-
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	for (i = 0; i < 3; i++) {
-		self->s.opts.max_stack = i < 2 ? 8 : 3;
-		ASSERT_EQ(i, ut_add_tracepoint(&self->s, "syscalls", tps[i]));
-	}
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(10, failing_exec_and_call, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
-	for (i = 0; i < 3; i++) {
-		ASSERT_EQ(i == 1 ? UT_IMMEDIATE : UT_DEFERRED,
-			  ut_user_stack(&self->s, ut_sample(&self->s, i, 0, 0), &got));
-		EXPECT_EQ(i < 2 ? 8 : 3, got.nr) TH_LOG("%s", tps[i]);
-	}
-	EXPECT_TRUE(ut_stack_within(&got, &st));
-	EXPECT_EQ(2, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
-	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
 /* Without a limit of the event's own, the system's. It is read when the event is made. */

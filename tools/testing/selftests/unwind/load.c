@@ -368,7 +368,7 @@ FIXTURE_TEARDOWN(plugged)
 /* The CPU goes and comes while all of it is recorded. */
 TEST_F_TIMEOUT(plugged, while_recording, 200)
 {
-	struct ut_opts opts = { .per_cpu = true, .pages = 2048 };
+	struct ut_opts opts = { .per_cpu = true, .switches = true, .pages = 2048 };
 	static const char * const tps[] = {
 		"sys_enter_nanosleep", "sys_exit_nanosleep", "sys_enter_getppid",
 		/* In this one a task goes to another CPU for sure. */

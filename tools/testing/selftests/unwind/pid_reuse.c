@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <linux/sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -147,22 +146,6 @@ static bool in_order(struct ut_session *s, int event, struct shared *sh, int fir
 	return !ut_sample(s, event, sh->pid, nr);
 }
 
-/* One CPU's buffer is in the order of time, several of them are not. */
-static int by_time(const void *a, const void *b)
-{
-	const struct ut_rec *ra = a, *rb = b;
-
-	return ra->time < rb->time ? -1 : ra->time > rb->time;
-}
-
-static int drain_sorted(struct ut_session *s)
-{
-	int err = ut_drain(s);
-
-	qsort(s->rec, s->nr_recs, sizeof(*s->rec), by_time);
-	return err;
-}
-
 /* They all run by. */
 TEST_F_TIMEOUT(pid_reuse, one_after_the_other, 60)
 {
@@ -173,13 +156,13 @@ TEST_F_TIMEOUT(pid_reuse, one_after_the_other, 60)
 	while (ut_task_state(self->c.pid) != 'Z')
 		usleep(1000);
 	ut_disable(&self->s);
-	ASSERT_EQ(0, drain_sorted(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(in_order(&self->s, self->ppid, self->sh, 0, 1));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
 /*
- * Every other one is asleep with its stack pending, and killed. What the next one of
+ * Every other one is killed in the system call that was sampled. What the next one of
  * that number asks for is its own.
  */
 TEST_F_TIMEOUT(pid_reuse, after_one_that_was_killed, 60)
@@ -201,18 +184,16 @@ TEST_F_TIMEOUT(pid_reuse, after_one_that_was_killed, 60)
 	while (ut_task_state(self->c.pid) != 'Z')
 		usleep(1000);
 	ut_disable(&self->s);
-	ASSERT_EQ(0, drain_sorted(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(in_order(&self->s, self->pause, self->sh, 0, 2));
 	EXPECT_TRUE(in_order(&self->s, self->ppid, self->sh, 1, 2));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/*
- * A profile ends while one sleeps, and a second profile of the same session while the
- * next of its number does: each gets the one that is there.
- */
-TEST_F_TIMEOUT(pid_reuse, asleep_at_two_ends, 60)
+/* Each one's stack can be read while it sleeps, and is not that of the one before. */
+TEST_F_TIMEOUT(pid_reuse, read_asleep, 60)
 {
+	struct ut_rec *r;
 	int i;
 
 	for (i = 0; i < ROUNDS; i++)
@@ -222,20 +203,19 @@ TEST_F_TIMEOUT(pid_reuse, asleep_at_two_ends, 60)
 		while (UT_READ(self->sh->made) <= i && !UT_READ(self->sh->err))
 			usleep(1000);
 		ASSERT_EQ(0, self->sh->err) TH_LOG("clone3: %s", strerror(self->sh->err));
-		while (!UT_READ(self->sh->call[i].st.nr))
+		do {
 			usleep(1000);
-		ASSERT_TRUE(ut_wait_state(self->sh->pid, "S"));
-		ut_disable(&self->s);
-		ASSERT_EQ(0, drain_sorted(&self->s));
-		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, self->pause,
-							    self->sh->pid, 0),
-					&self->sh->call[i].st)) TH_LOG("number %d", i);
-		EXPECT_EQ(NULL, ut_sample(&self->s, self->pause, self->sh->pid, 1));
-		EXPECT_EQ(0, ut_check(&self->s, 0));
-		ut_forget(&self->s);
-		ASSERT_EQ(0, ut_enable(&self->s));
+			ASSERT_EQ(0, ut_drain(&self->s));
+			r = ut_sample(&self->s, self->pause, self->sh->pid, i);
+		} while (!r || !ut_record_of(&self->s, self->sh->pid, r->cookie));
+		EXPECT_TRUE(ut_stack_is(&self->s, r, &self->sh->call[i].st))
+			TH_LOG("number %d", i);
+		EXPECT_EQ('S', ut_task_state(self->sh->pid));
 		__atomic_store_n(&self->sh->kill, i + 1, __ATOMIC_RELEASE);
 	}
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
 int main(int argc, char **argv)

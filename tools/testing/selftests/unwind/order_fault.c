@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K11, K15: a page of the stack is not present, and the task is switched out while it is
+ * brought on the way to user space. The stack as far as it is there is written before the
+ * task leaves its CPU, and the whole one when the page has come, under the same cookie.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+/* The return addresses of the frames that are there, and on the page that is not. */
+#define THERE	0x400100
+#define ABSENT	0x400200
+
+struct task {
+	unsigned long	*frame;
+	int		cpu;
+	int		done;
+};
+
+FIXTURE(fault) {
+	struct ut_session s;
+	struct ut_fuse *fuse;
+	struct task *task;
+	struct ut_child c;
+	struct ut_rec *sample;
+	int cpus[UT_MAX_CPUS];
+	unsigned int nr_cpus;
+	int enter, faults;
+};
+
+FIXTURE_VARIANT(fault) {
+	bool per_cpu, all;
+};
+
+FIXTURE_VARIANT_ADD(fault, task) {
+	.per_cpu = false,
+};
+
+FIXTURE_VARIANT_ADD(fault, task_per_cpu) {
+	.per_cpu = true,
+};
+
+FIXTURE_VARIANT_ADD(fault, all_tasks) {
+	.per_cpu = true, .all = true,
+};
+
+static int pin_to(pid_t pid, int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return sched_setaffinity(pid, sizeof(set), &set);
+}
+
+static void call(void *arg)
+{
+	struct task *t = arg;
+	unsigned long fp = (unsigned long)t->frame;
+
+	if (pin_to(0, t->cpu))
+		return;
+	ut_syscall_on(fp, fp, __NR_getppid, 0, 0, 0);
+	__atomic_store_n(&t->done, 1, __ATOMIC_RELEASE);
+	for (;;)
+		pause();
+}
+
+/* The sample at the entry, when its task has left the CPU; NULL: not yet. */
+static struct ut_rec *sample_left(struct ut_session *s, int event, pid_t pid)
+{
+	struct ut_rec *sample = ut_sample(s, event, pid, 0), *r;
+	size_t i;
+
+	for (i = 0; sample && i < s->nr_recs; i++) {
+		r = &s->rec[i];
+		if ((r->type == PERF_RECORD_SWITCH || r->type == PERF_RECORD_SWITCH_CPU_WIDE) &&
+		    (r->misc & PERF_RECORD_MISC_SWITCH_OUT) && r->tid == pid &&
+		    r->ring == sample->ring && r->seq > sample->seq)
+			return sample;
+	}
+	return NULL;
+}
+
+/* The task is in the fault of its walk. */
+FIXTURE_SETUP(fault)
+{
+	struct ut_opts opts = { .per_cpu = variant->per_cpu, .sideband = true };
+	size_t size = sysconf(_SC_PAGESIZE);
+	void *mem;
+
+	memset(&self->s, 0, sizeof(self->s));
+	self->c.pid = 0;
+	self->nr_cpus = ut_online_cpus(self->cpus, UT_MAX_CPUS);
+	self->task = ut_shared(sizeof(*self->task));
+	self->fuse = ut_shared(sizeof(*self->fuse));
+	ASSERT_NE(NULL, self->task);
+	ASSERT_NE(NULL, self->fuse);
+	ASSERT_EQ(0, ut_device_page(self->fuse));
+	self->fuse->frame = ABSENT;
+	/* A frame lies above the one before. */
+	mem = mmap((char *)self->fuse->page - 16 * size, size, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_LT(mem, self->fuse->page);
+	self->task->frame = mem;
+	self->task->frame[0] = (unsigned long)self->fuse->page;
+	self->task->frame[1] = THERE;
+	self->task->cpu = self->cpus[0];
+
+	ASSERT_EQ(0, ut_fork(&self->c, call, self->task));
+	opts.pid = variant->all ? -1 : self->c.pid;
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	self->enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	self->faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
+	ASSERT_LE(0, self->enter);
+	ASSERT_LE(0, self->faults);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "D"));
+	do {
+		ASSERT_EQ(0, ut_drain(&self->s));
+		self->sample = sample_left(&self->s, self->enter, self->c.pid);
+	} while (!self->sample);
+}
+
+FIXTURE_TEARDOWN(fault)
+{
+	if (self->c.pid > 0) {
+		kill(self->c.pid, SIGKILL);
+		ut_wait(&self->c);
+	}
+	ut_fuse_end(self->fuse);
+	ut_close(&self->s);
+}
+
+/* The page comes, and the task with it. */
+static void serve(struct ut_fuse *fuse, struct task *task)
+{
+	char value[8];
+
+	getxattr(fuse->path, "user.answer", value, sizeof(value));
+	while (!UT_READ(task->done))
+		usleep(1000);
+}
+
+static const struct ut_stack *expected(bool whole)
+{
+	static struct ut_stack st;
+
+	st.nr = 2 + whole;
+	st.ip[0] = (unsigned long)ut_syscall_on_ret;
+	st.ip[1] = THERE;
+	st.ip[2] = ABSENT;
+	return &st;
+}
+
+/* How many records of the sample's cookie have so many entries? */
+static unsigned int count_records(struct ut_session *s, __u32 tid, __u64 cookie, unsigned int nr)
+{
+	unsigned int count = 0;
+	size_t i;
+
+	for (i = 0; i < s->nr_recs; i++)
+		count += s->rec[i].type == UT_RECORD_CALLCHAIN_DEFERRED &&
+			 s->rec[i].tid == tid && s->rec[i].cookie == cookie &&
+			 s->rec[i].nr == nr;
+	return count;
+}
+
+/* The whole one comes behind the short one, for all that were sampled until then. */
+TEST_F_TIMEOUT(fault, brought, 60)
+{
+	struct ut_rec *r, *in_fault = NULL;
+	__u64 cookie = self->sample->cookie;
+	unsigned int i;
+
+	EXPECT_TRUE(ut_stack_is(&self->s, self->sample, expected(false)));
+	EXPECT_EQ('D', ut_task_state(self->c.pid));
+	serve(self->fuse, self->task);
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, self->enter, self->c.pid, 0),
+				expected(true)));
+	EXPECT_LE(1, count_records(&self->s, self->c.pid, cookie, 2));
+	EXPECT_EQ(1, count_records(&self->s, self->c.pid, cookie, 3));
+	/* The fault is sampled as well: it is of the same entry. */
+	for (i = 0; (r = ut_sample(&self->s, self->faults, self->c.pid, i)); i++) {
+		if (r->cookie == cookie)
+			in_fault = r;
+	}
+	EXPECT_TRUE(ut_stack_is(&self->s, in_fault, expected(true)));
+	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_AGAIN));
+}
+
+/* The task goes on elsewhere, and so does the whole one. */
+TEST_F_TIMEOUT(fault, brought_elsewhere, 60)
+{
+	struct ut_rec *r;
+
+	if (self->nr_cpus < 2)
+		SKIP(return, "needs two CPUs");
+	EXPECT_EQ(self->cpus[0], self->sample->cpu);
+	ASSERT_EQ(0, pin_to(self->c.pid, self->cpus[1]));
+	serve(self->fuse, self->task);
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, self->enter, self->c.pid, 0);
+	EXPECT_TRUE(ut_stack_is(&self->s, r, expected(true)));
+	r = ut_record_of(&self->s, self->c.pid, r->cookie);
+	EXPECT_EQ(self->cpus[1], r->cpu);
+	if (variant->per_cpu)
+		EXPECT_EQ(self->cpus[1], self->s.ring[r->ring].cpu);
+	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_AGAIN));
+}
+
+/* The profile has ended meanwhile: the sample has the short one, and that is all. */
+TEST_F_TIMEOUT(fault, disabled_meanwhile, 60)
+{
+	__u64 cookie = self->sample->cookie;
+
+	ASSERT_EQ(0, ut_disable(&self->s));
+	serve(self->fuse, self->task);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, self->enter, self->c.pid, 0),
+				expected(false)));
+	EXPECT_EQ(0, count_records(&self->s, self->c.pid, cookie, 3));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* It has ended, and begun anew: the task's walk is of this session still. */
+TEST_F_TIMEOUT(fault, enabled_again, 60)
+{
+	__u64 cookie = self->sample->cookie;
+
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	serve(self->fuse, self->task);
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, self->enter, self->c.pid, 0),
+				expected(true)));
+	EXPECT_EQ(1, count_records(&self->s, self->c.pid, cookie, 3));
+	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_AGAIN));
+}
+
+/* The session is closed meanwhile, and its slot is another one's. */
+TEST_F_TIMEOUT(fault, closed_meanwhile, 60)
+{
+	struct ut_opts opts = { .pid = self->c.pid, .sideband = true };
+
+	ut_close(&self->s);
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	serve(self->fuse, self->task);
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_EQ(1, ut_count_samples(&self->s, 0, self->c.pid));
+	/* At most the record of a cookie that nobody knows any more. */
+	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_FOREIGN));
+}
+
+/* It is killed there: the short one stands before its end. */
+TEST_F_TIMEOUT(fault, killed, 60)
+{
+	ASSERT_EQ(0, kill(self->c.pid, SIGKILL));
+	ASSERT_EQ(SIGKILL, ut_wait(&self->c));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, self->enter, self->c.pid, 0),
+				expected(false)));
+	EXPECT_EQ(1, ut_count(&self->s, PERF_RECORD_EXIT, self->c.pid));
+	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_AGAIN));
+	self->c.pid = 0;
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}

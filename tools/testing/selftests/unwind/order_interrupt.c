@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * K20, K11: an interrupt hands out what the task that it interrupts waits for, as where
+ * an event is disabled from another CPU: between the request and the writing of the
+ * sample, in the middle of a walk, and just when the task wants to be preempted.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+#define MAX_STACK	"/proc/sys/kernel/perf_event_max_stack"
+
+/* A chain of frames that takes long to walk. */
+#define MOST_FRAMES	4000
+
+static unsigned long chain[2 * MOST_FRAMES + 2];
+
+static void make_chain(unsigned int frames, struct ut_stack *st)
+{
+	unsigned int i;
+
+	for (i = 0; i < frames; i++) {
+		chain[2 * i] = (unsigned long)&chain[2 * i + 2];
+		chain[2 * i + 1] = 0x400000 + 16 * i;
+	}
+	chain[2 * i] = 0;
+	chain[2 * i + 1] = 0;
+	if (!st)
+		return;
+	st->nr = 0;
+	st->ip[st->nr++] = (unsigned long)ut_syscall_on_ret;
+	for (i = 0; i < frames; i++)
+		st->ip[st->nr++] = chain[2 * i + 1];
+}
+
+struct caller {
+	int		cpu;
+	unsigned int	pause_us;	/* of who preempts it */
+	unsigned long	calls, allowed;
+};
+
+static void pin_to(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		_exit(99);
+}
+
+static void call_on(void *arg)
+{
+	struct caller *c = arg;
+
+	pin_to(c->cpu);
+	for (;;) {
+		while (c->calls == UT_READ(c->allowed))
+			;
+		ut_syscall_on((unsigned long)chain, (unsigned long)chain, __NR_getppid, 0, 0, 0);
+		__atomic_add_fetch(&c->calls, 1, __ATOMIC_RELEASE);
+	}
+}
+
+/* Takes the CPU of the caller again and again. */
+static void preempts(void *arg)
+{
+	struct sched_param param = { .sched_priority = 1 };
+	struct caller *c = arg;
+	struct timespec ts = { .tv_nsec = c->pause_us * 1000 };
+
+	pin_to(c->cpu);
+	if (sched_setscheduler(0, SCHED_FIFO, &param))
+		_exit(99);
+	for (;;)
+		nanosleep(&ts, NULL);
+}
+
+FIXTURE(interrupt) {
+	struct ut_session s;
+	struct ut_child c, other;
+	struct caller *caller;
+	struct ut_stack want;
+	long max;
+};
+
+FIXTURE_VARIANT(interrupt) {
+	bool per_cpu;
+};
+
+FIXTURE_VARIANT_ADD(interrupt, task) {
+	.per_cpu = false,
+};
+
+FIXTURE_VARIANT_ADD(interrupt, task_per_cpu) {
+	.per_cpu = true,
+};
+
+FIXTURE_SETUP(interrupt)
+{
+	int cpus[UT_MAX_CPUS];
+	unsigned int nr = ut_online_cpus(cpus, UT_MAX_CPUS);
+
+	memset(&self->s, 0, sizeof(self->s));
+	self->c.pid = 0;
+	self->other.pid = 0;
+	ASSERT_EQ(0, ut_read_sysctl(MAX_STACK, &self->max));
+	if (nr < 2)
+		SKIP(return, "needs two CPUs");
+	self->caller = ut_shared(sizeof(*self->caller));
+	ASSERT_NE(NULL, self->caller);
+	self->caller->cpu = cpus[nr - 1];
+	/* Who interrupts is on another one. */
+	pin_to(cpus[0]);
+}
+
+static void end_child(struct ut_child *c)
+{
+	if (c->pid > 0) {
+		kill(c->pid, SIGKILL);
+		ut_wait(c);
+	}
+	c->pid = 0;
+}
+
+FIXTURE_TEARDOWN(interrupt)
+{
+	end_child(&self->c);
+	end_child(&self->other);
+	ut_close(&self->s);
+	ut_write_sysctl(MAX_STACK, self->max);
+}
+
+/* Start a caller, and open a session for it, with its system calls as event 0. */
+static int watch(struct ut_session *s, struct ut_child *c, struct caller *caller, bool per_cpu,
+		 unsigned int frames)
+{
+	struct ut_opts opts = {
+		.per_cpu = per_cpu, .switches = true, .pages = 1024, .max_stack = frames + 1,
+	};
+
+	if (ut_write_sysctl(MAX_STACK, frames + 1) || ut_fork(c, call_on, caller))
+		return -1;
+	opts.pid = c->pid;
+	return ut_open(s, &opts) || ut_add_tracepoint(s, "syscalls", "sys_enter_getppid") ? -1 : 0;
+}
+
+static void wait_for_calls(struct caller *c, unsigned int more)
+{
+	unsigned long from = UT_READ(c->calls);
+
+	while (UT_READ(c->calls) < from + more && c->calls != c->allowed)
+		usleep(500);
+}
+
+/* As many calls as the buffer has room for. */
+static void allow_calls(struct caller *c, unsigned int more)
+{
+	__atomic_store_n(&c->allowed, UT_READ(c->calls) + more, __ATOMIC_RELEASE);
+}
+
+/* An event of the caller that takes records, into no buffer. */
+static int open_output(pid_t pid)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.size		= UT_ATTR_SIZE,
+		.config		= PERF_COUNT_SW_DUMMY,
+		.sample_id_all	= 1,
+	};
+
+	*ut_attr_flags(&attr) |= UT_DEFER_OUTPUT;
+	return ut_perf_open(&attr, pid, -1, -1, 0);
+}
+
+/*
+ * A breakpoint behind the request and ahead of the writing, of an event whose own stack is
+ * long and walked at once: interrupts wait for it, and come when it returns, right there.
+ */
+static int open_delay(pid_t pid)
+{
+	struct perf_event_attr attr = {
+		.type			= PERF_TYPE_BREAKPOINT,
+		.size			= UT_ATTR_SIZE,
+		.bp_type		= 4,	/* HW_BREAKPOINT_X */
+		.bp_len			= sizeof(long),
+		.sample_type		= PERF_SAMPLE_CALLCHAIN,
+		.sample_period		= 1,
+		.exclude_user		= 1,
+		.exclude_callchain_kernel = 1,
+	};
+	__u64 start, end;
+
+	if (ut_kernel_function("perf_output_begin_forward", &start, &end))
+		return -1;
+	attr.bp_addr = start;
+	return ut_perf_open(&attr, pid, -1, -1, 0);
+}
+
+/*
+ * The mirrored case: where the interrupt falls between the request and the writing of the
+ * sample, its record stands in front of it, and no other comes. On a kernel that samples
+ * with interrupts off, in all contexts, it comes right behind the writing.
+ */
+TEST_F_TIMEOUT(interrupt, between_request_and_sample, 120)
+{
+	unsigned int i, early = 0, samples = 0, rounds, n;
+	struct ut_rec *r, *rec;
+	int output, delay;
+
+	make_chain(200, &self->want);
+	ASSERT_EQ(0, watch(&self->s, &self->c, self->caller, variant->per_cpu, 200));
+	output = open_output(self->c.pid);
+	delay = open_delay(self->c.pid);
+	ASSERT_LE(0, output);
+	ASSERT_LE(0, delay) TH_LOG("%s", strerror(errno));
+	ASSERT_EQ(0, ut_go(&self->c));
+	for (n = 0; n < 5; n++) {
+		ASSERT_EQ(0, ut_enable(&self->s));
+		allow_calls(self->caller, 500);
+		for (rounds = 0; rounds < 20; rounds++) {
+			ASSERT_EQ(0, ioctl(output, PERF_EVENT_IOC_DISABLE, 0));
+			ASSERT_EQ(0, ioctl(output, PERF_EVENT_IOC_ENABLE, 0));
+		}
+		wait_for_calls(self->caller, 1);
+		ASSERT_EQ(0, ut_disable(&self->s));
+		ASSERT_EQ(0, ut_drain(&self->s));
+		for (i = 0; (r = ut_sample(&self->s, 0, self->c.pid, i)); i++) {
+			ASSERT_TRUE(ut_stack_is(&self->s, r, &self->want)) TH_LOG("sample %u", i);
+			rec = ut_record_of(&self->s, self->c.pid, r->cookie);
+			early += rec->ring == r->ring && rec->seq < r->seq;
+			samples++;
+		}
+		EXPECT_EQ(i, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
+		ASSERT_EQ(0, ut_check(&self->s, UT_ALLOW_EARLY));
+		ut_forget(&self->s);
+	}
+	TH_LOG("%u of %u samples behind their record", early, samples);
+	EXPECT_LT(0, samples);
+	close(delay);
+	close(output);
+}
+
+/* All samples of a session that has ended have a record of the whole chain. */
+static bool all_whole(struct ut_session *s, pid_t tid, unsigned int allow, unsigned long *nr)
+{
+	struct ut_rec *r, *rec;
+	__u64 k;
+	int i;
+
+	for (i = 0; (r = ut_sample(s, 0, tid, i)); i++, ++*nr) {
+		rec = r->cookie ? ut_record_of(s, tid, r->cookie) : NULL;
+		if (!rec || rec->nr != MOST_FRAMES + 1) {
+			ut_diag("sample %d: %s of %llu entries", i,
+				rec ? "a record" : "no record", rec ? rec->nr : 0);
+			return false;
+		}
+		for (k = 1; k < rec->nr; k++) {
+			if (rec->ips[k] != 0x400000 + 16 * (k - 1)) {
+				ut_diag("sample %d: entry %llu is %llx", i, k, rec->ips[k]);
+				return false;
+			}
+		}
+	}
+	return !ut_check(s, allow);
+}
+
+/* The session is ended from another CPU, often in the middle of a walk: none is lost. */
+TEST_F_TIMEOUT(interrupt, disable_in_the_walk, 200)
+{
+	unsigned long samples = 0;
+	unsigned int round, spin;
+
+	make_chain(MOST_FRAMES, NULL);
+	ASSERT_EQ(0, watch(&self->s, &self->c, self->caller, variant->per_cpu, MOST_FRAMES));
+	ASSERT_EQ(0, ut_go(&self->c));
+	for (round = 0; round < 100; round++) {
+		ASSERT_EQ(0, ut_enable(&self->s));
+		allow_calls(self->caller, 60);
+		wait_for_calls(self->caller, 1);
+		/* At another point of it each time. */
+		for (spin = round * 997 % 20000; spin; spin--)
+			asm volatile("" : : : "memory");
+		ASSERT_EQ(0, ut_disable(&self->s));
+		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_TRUE(all_whole(&self->s, self->c.pid, 0, &samples))
+			TH_LOG("round %u", round);
+		ut_forget(&self->s);
+	}
+	TH_LOG("%lu samples", samples);
+	EXPECT_LE(round, samples);
+}
+
+/*
+ * Another event is disabled again and again: its interrupts hand out what the task is
+ * walking, into another buffer, and what the task has found is dropped. Each sample has
+ * one record, and all of it.
+ */
+TEST_F_TIMEOUT(interrupt, hand_out_in_the_walk, 200)
+{
+	unsigned long samples = 0;
+	unsigned int round, i;
+	int output;
+
+	make_chain(MOST_FRAMES, NULL);
+	ASSERT_EQ(0, watch(&self->s, &self->c, self->caller, variant->per_cpu, MOST_FRAMES));
+	output = open_output(self->c.pid);
+	ASSERT_LE(0, output);
+	ASSERT_EQ(0, ut_go(&self->c));
+	for (round = 0; round < 20; round++) {
+		ASSERT_EQ(0, ut_enable(&self->s));
+		allow_calls(self->caller, 60);
+		for (i = 0; i < 20; i++) {
+			ASSERT_EQ(0, ioctl(output, PERF_EVENT_IOC_DISABLE, 0));
+			ASSERT_EQ(0, ioctl(output, PERF_EVENT_IOC_ENABLE, 0));
+		}
+		wait_for_calls(self->caller, 1);
+		ASSERT_EQ(0, ut_disable(&self->s));
+		ASSERT_EQ(0, ut_drain(&self->s));
+		/* Some have their record in front of them. */
+		ASSERT_TRUE(all_whole(&self->s, self->c.pid, UT_ALLOW_EARLY, &samples))
+			TH_LOG("round %u", round);
+		EXPECT_EQ(ut_count_samples(&self->s, 0, self->c.pid),
+			  ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
+		ut_forget(&self->s);
+	}
+	TH_LOG("%lu samples", samples);
+	EXPECT_LE(round, samples);
+	close(output);
+}
+
+/* Who disables the event has asked for a stack in that very call. */
+static void disable_output(void *arg)
+{
+	struct ut_session *s = arg;
+	static struct ut_stack st;
+
+	ut_syscall3(&st, __NR_ioctl, s->ring[0].fd, PERF_EVENT_IOC_DISABLE, 0);
+}
+
+TEST(own_stack)
+{
+	struct ut_opts opts = { .switches = true };
+	struct ut_session s;
+	struct ut_stack got;
+
+	ASSERT_EQ(0, ut_open(&s, &opts));
+	ASSERT_EQ(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_ioctl"));
+	ASSERT_EQ(0, ut_enable(&s));
+	ASSERT_EQ(0, ut_drain(&s));
+	ut_forget(&s);
+	ASSERT_EQ(0, ut_ladder(6, disable_output, &s));
+	ASSERT_EQ(0, ut_drain(&s));
+	ASSERT_EQ(1, ut_count_samples(&s, 0, 0));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&s, ut_sample(&s, 0, 0, 0), &got));
+	EXPECT_TRUE(ut_is_ladder(&got, 6, 2));
+	EXPECT_EQ(0, ut_check(&s, 0));
+	ut_close(&s);
+}
+
+/* Somebody wants the CPU while the stack is walked. */
+TEST_F_TIMEOUT(interrupt, preemption_in_the_walk, 200)
+{
+	unsigned long samples = 0;
+	unsigned int round;
+
+	make_chain(MOST_FRAMES, NULL);
+	self->caller->pause_us = 500;
+	ASSERT_EQ(0, ut_fork(&self->other, preempts, self->caller));
+	ASSERT_EQ(0, watch(&self->s, &self->c, self->caller, variant->per_cpu, MOST_FRAMES));
+	ASSERT_EQ(0, ut_go(&self->other));
+	ASSERT_EQ(0, ut_go(&self->c));
+	for (round = 0; round < 20; round++) {
+		ASSERT_EQ(0, ut_enable(&self->s));
+		allow_calls(self->caller, 60);
+		wait_for_calls(self->caller, 10);
+		ASSERT_EQ(0, ut_disable(&self->s));
+		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_TRUE(all_whole(&self->s, self->c.pid, 0, &samples))
+			TH_LOG("round %u", round);
+		ut_forget(&self->s);
+	}
+	TH_LOG("%lu samples", samples);
+	EXPECT_LE(round, samples);
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * kernel.perf_event_defer is the administrator's off switch: at 0 every later sample is
+ * immediate, whatever the attribute says, and the attribute is accepted all the same.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "../kselftest_harness.h"
+#include "unwind_test.h"
+
+#define DEFER	"/proc/sys/kernel/perf_event_defer"
+
+static void one_call(void *arg)
+{
+	ut_syscall0(arg, __NR_getppid);
+}
+
+FIXTURE(sysctl) {
+	struct ut_session s;
+	long defer;
+};
+
+FIXTURE_SETUP(sysctl)
+{
+	memset(&self->s, 0, sizeof(self->s));
+	ASSERT_EQ(0, ut_read_sysctl(DEFER, &self->defer)) TH_LOG("%s", strerror(errno));
+}
+
+FIXTURE_TEARDOWN(sysctl)
+{
+	ut_write_sysctl(DEFER, self->defer);
+	ut_close(&self->s);
+}
+
+/* Its presence tells a profiler of this kernel's rules. */
+TEST_F(sysctl, file)
+{
+	struct stat st;
+
+	EXPECT_EQ(1, self->defer);
+	ASSERT_EQ(0, stat(DEFER, &st));
+	EXPECT_EQ(0644, st.st_mode & 0777);
+	EXPECT_EQ(-1, ut_write_sysctl(DEFER, 2));
+	EXPECT_EQ(-1, ut_write_sysctl(DEFER, -1));
+	ASSERT_EQ(0, ut_read_sysctl(DEFER, &self->defer));
+	EXPECT_EQ(1, self->defer);
+}
+
+/* One entry, with the switch on or off; the samples of it are of that kind. */
+static void one_entry(struct __test_metadata *_metadata, struct ut_session *s, bool defer)
+{
+	struct ut_stack st, got;
+	struct ut_rec *r;
+	unsigned int i;
+
+	ASSERT_EQ(0, ut_ladder(6, one_call, &st));
+	ASSERT_EQ(0, ut_drain(s));
+	ASSERT_EQ(2, ut_count_samples(s, -1, 0));
+	for (i = 0; i < 2; i++) {
+		r = ut_sample(s, i, 0, 0);
+		EXPECT_EQ(defer ? UT_DEFERRED : UT_IMMEDIATE, ut_user_stack(s, r, &got));
+		EXPECT_TRUE(ut_same_stack(&got, &st));
+	}
+	EXPECT_EQ(defer, !!ut_count(s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
+	EXPECT_EQ(0, ut_check(s, 0));
+	ut_forget(s);
+}
+
+static void add_events(struct __test_metadata *_metadata, struct ut_session *s)
+{
+	struct ut_opts opts = { .switches = true };
+
+	ASSERT_EQ(0, ut_open(s, &opts));
+	ASSERT_EQ(0, ut_add_tracepoint(s, "syscalls", "sys_enter_getppid"));
+	ASSERT_EQ(1, ut_add_tracepoint(s, "syscalls", "sys_exit_getppid"));
+	ASSERT_EQ(0, ut_enable(s));
+}
+
+TEST_F(sysctl, later_samples)
+{
+	add_events(_metadata, &self->s);
+	one_entry(_metadata, &self->s, true);
+	ASSERT_EQ(0, ut_write_sysctl(DEFER, 0));
+	one_entry(_metadata, &self->s, false);
+	one_entry(_metadata, &self->s, false);
+	ASSERT_EQ(0, ut_write_sysctl(DEFER, 1));
+	one_entry(_metadata, &self->s, true);
+	ASSERT_EQ(0, ut_disable(&self->s));
+}
+
+/* The bits are accepted while it is off, and mean something when it is on. */
+TEST_F(sysctl, opened_while_off)
+{
+	ASSERT_EQ(0, ut_write_sysctl(DEFER, 0));
+	add_events(_metadata, &self->s);
+	one_entry(_metadata, &self->s, false);
+	ASSERT_EQ(0, ut_write_sysctl(DEFER, 1));
+	one_entry(_metadata, &self->s, true);
+	ASSERT_EQ(0, ut_disable(&self->s));
+}
+
+/* What is pending when it is turned off comes: here turned off in the sampled call. */
+static int defer_fd;
+
+static void turn_off(void *arg)
+{
+	ut_syscall3(arg, __NR_write, defer_fd, "0", 1);
+}
+
+TEST_F(sysctl, turned_off_while_pending)
+{
+	struct ut_opts opts = { .switches = true };
+	struct ut_stack st;
+	struct ut_rec *r;
+
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_write"));
+	ASSERT_EQ(1, ut_add_tracepoint(&self->s, "syscalls", "sys_exit_write"));
+	defer_fd = open(DEFER, O_WRONLY | O_CLOEXEC);
+	ASSERT_LE(0, defer_fd);
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(0, ut_ladder(6, turn_off, &st));
+	ASSERT_EQ(0, ut_disable(&self->s));
+	ASSERT_EQ(0, ut_drain(&self->s));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, 0, 0), &st));
+	/* The next one of the same entry is a later one. */
+	r = ut_sample(&self->s, 1, 0, 0);
+	ASSERT_NE(NULL, r);
+	EXPECT_EQ(0, r->cookie);
+	EXPECT_TRUE(ut_stack_is_late(&self->s, r, &st));
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+	close(defer_fd);
+}
+
+int main(int argc, char **argv)
+{
+	ut_need_root();
+	return test_harness_run(argc, argv);
+}
