@@ -192,7 +192,7 @@ static bool has_stack(struct ut_session *s, bool deferred)
 	if (ut_enable(s) || ut_ladder(DEPTH, one_call, &want) || ut_disable(s) || ut_drain(s))
 		return false;
 	r = ut_sample(s, 0, getpid(), 0);
-	return (deferred ? ut_stack_is(s, r, &want) : ut_stack_is_late(s, r, &want)) &&
+	return (deferred ? ut_stack_is(s, r, &want) : ut_stack_is_immediate(s, r, &want)) &&
 	       !ut_check(s, 0);
 }
 

@@ -131,7 +131,7 @@ TEST_F(sysctl, turned_off_while_pending)
 	r = ut_sample(&self->s, 1, 0, 0);
 	ASSERT_NE(NULL, r);
 	EXPECT_EQ(0, r->cookie);
-	EXPECT_TRUE(ut_stack_is_late(&self->s, r, &st));
+	EXPECT_TRUE(ut_stack_is_immediate(&self->s, r, &st));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 	close(defer_fd);
 }

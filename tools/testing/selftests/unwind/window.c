@@ -490,7 +490,9 @@ static bool right_entry(struct ut_session *s, struct ut_rec *call, struct ut_rec
 		return false;
 	}
 	*whole += got.nr > 0;
-	return (!got.nr || ut_same_stack(&got, want)) && ut_stack_is_late(s, call, want);
+	return (!got.nr || ut_same_stack(&got, want)) &&
+	       (call->cookie ? ut_stack_is(s, call, want) :
+			       ut_stack_is_immediate(s, call, want));
 }
 
 TEST_F_TIMEOUT(at_the_entry, task_then_sleeps, 120)
