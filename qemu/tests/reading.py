@@ -61,7 +61,8 @@ RECORDINGS = {
                   *rt.workload("signal", 12, 1)], 0),
     "exec": (["record", "-g", "-e", "rt:deferred", "sh", "-c",
               f"{rt.BIN}/workload rename 10 1"], 30),
-    "sched": (["sched", "record", "-g", *rt.workload("migrate", 4, 6)], 50),
+    # of these, what is not of a switch: wakeups by interrupts, forks
+    "sched": (["sched", "record", "-g", *rt.workload("migrate", 4, 6)], 5),
     "stat": (["record", "-g", "-c", "1", "-e",
               "sched:sched_switch,sched:sched_stat_runtime",
               *rt.workload("signal", 12, 1)], 1),
@@ -81,7 +82,7 @@ RECORDINGS = {
                  "irq:softirq_raise,irq:softirq_entry,irq:softirq_exit",
                  *rt.workload("storm", 150, 1)], 10),
     "timechart": (["timechart", "record", "-g", *rt.workload("migrate", 4, 6)],
-                  20),
+                  0),
     "trace": (["trace", "record", "-g", *rt.workload("deep", 20, 4)], 20),
     # a name that is not ASCII, and in part no text
     "names": (["record", "-g", "-e", "rt:deferred", "sh", "-c",
@@ -93,10 +94,10 @@ RECORDINGS = {
 }
 # what else is recorded of the same: its source, and with which options
 FORMS = {
-    "form-z": ("switches", ["-z"]),
-    "form--threads": ("switches", ["--threads"]),
-    "form-z--threads": ("switches", ["-z", "--threads"]),
-    "form-kcore": ("switches", ["--threads"]),
+    "form-z": ("profile", ["-z"]),
+    "form--threads": ("profile", ["--threads"]),
+    "form-z--threads": ("profile", ["-z", "--threads"]),
+    "form-kcore": ("profile", ["--threads"]),
     "switches.pipe": ("switches", []),
     "stat.pipe": ("stat", []),
     "lock.pipe": ("lock", []),
