@@ -15,6 +15,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 
 #include "../kselftest_harness.h"
@@ -300,8 +301,10 @@ struct hot {
 static void hot_read(void *arg)
 {
 	struct hot *h = arg;
+	struct iovec iov = { &h->byte, 1 };
 
-	ut_syscall3(&h->st, __NR_read, h->pipe[0], &h->byte, 1);
+	/* No other call is sampled: it waited for the start in a read(). */
+	ut_syscall3(&h->st, __NR_readv, h->pipe[0], &iov, 1);
 }
 
 static void hot_child(void *arg)
@@ -343,8 +346,8 @@ static void cpu_goes(struct __test_metadata *_metadata, struct ut_session *s,
 	ASSERT_EQ(0, ut_fork(c, hot_child, h));
 	opts.pid = all ? -1 : c->pid;
 	ASSERT_EQ(0, ut_open(s, &opts));
-	enter = ut_add_tracepoint(s, "syscalls", "sys_enter_read");
-	exit = ut_add_tracepoint(s, "syscalls", "sys_exit_read");
+	enter = ut_add_tracepoint(s, "syscalls", "sys_enter_readv");
+	exit = ut_add_tracepoint(s, "syscalls", "sys_exit_readv");
 	ASSERT_LE(0, enter);
 	ASSERT_LE(0, exit);
 	ASSERT_EQ(0, ut_enable(s));
