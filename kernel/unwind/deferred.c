@@ -444,9 +444,10 @@ static __always_inline void call_clients(struct unwind_stacktrace *trace, u64 st
 
 /*
  * Take the pending bits, and give @trace to these clients and to those that are owed the
- * whole stack after a page fault. @clear are more bits of the state to clear, and @works is
- * added to the count of hand-outs by the work function. Interrupts are off. A @trace that is not @valid is empty, and the mark is not
- * set then, as @info->regs are of another kernel entry.
+ * whole stack after a page fault. @clear are more bits of the state to clear, and @works
+ * is added to the count of hand-outs by the work function. Interrupts are off. A @trace
+ * that is not @valid is empty, and the mark is not set then, as @info->regs are of another
+ * kernel entry.
  */
 static void hand_out(struct unwind_task_info *info, struct unwind_stacktrace *trace,
 		     bool valid, u64 clear, u64 works)
