@@ -171,7 +171,7 @@ static bool defers_by_default(void)
 		if (sysctl__read_int("kernel/perf_event_defer", &value))
 			pr_debug2("User callchains are not deferred: no kernel.perf_event_defer\n");
 		else if (value != 1)
-			pr_debug2("User callchains are not deferred: kernel.perf_event_defer is %d\n",
+			pr_debug2("User callchains are immediate: kernel.perf_event_defer is %d\n",
 				  value);
 		by_default = value == 1;
 	}
@@ -304,7 +304,7 @@ void evlist__config_defer_output(struct evlist *evlist, const struct record_opts
 		return;
 
 	output->core.attr.defer_output = 1;
-	output->core.attr.sample_max_stack = min(max_stack, (unsigned int)USHRT_MAX);
+	output->core.attr.sample_max_stack = min_t(unsigned int, max_stack, USHRT_MAX);
 	if (timed)
 		evsel__set_sample_bit(output, TIME);
 	if (opts->read_in_order) {

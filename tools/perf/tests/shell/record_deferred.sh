@@ -165,7 +165,8 @@ test_words()
 		     "nodefer,lbr:'nodefer' does not go with 'lbr': expected it with 'fp'" \
 		     "fp,defer,nodefer:'defer' and 'nodefer' .*: expected one of them" \
 		     "fp,defer,dwarf:invalid argument 'dwarf': expected only one of .*" \
-		     "defer,x:invalid argument 'x': expected a frame count, 'defer' or 'nodefer'"; do
+		     "defer,x:invalid argument 'x': expected a frame count, 'defer' or 'nodefer'"
+	do
 		said=${words#*:}
 		words=${words%%:*}
 		if perf record -o "$data" --call-graph "$words" -e cpu-clock -- true \
