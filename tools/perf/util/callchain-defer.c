@@ -333,8 +333,7 @@ int callchain_defer__read(struct callchain_defer *cd, union perf_event *event, b
 
 	if (!cd->bad_record_warned) {
 		cd->bad_record_warned = true;
-		pr_warning("%#" PRIx64 "@%s [%#x]: malformed deferred callchain record, skipped "
-			   "(others like it without a message)\n",
+		pr_warning("%#" PRIx64 "@%s [%#x]: malformed deferred callchain record, skipped\n",
 			   file_offset, file_path ?: "-", event->header.size);
 	}
 	cd->stats->nr_deferred_bad_records++;
