@@ -2,11 +2,13 @@
 /*
  * A library to preload: perf_event_open(2) as a kernel without the series has it. Such
  * a kernel refuses all attribute bits that it does not know (perf_copy_attr()). The
- * last bit that 6.12 knows is sigtrap, bit 37 of the word.
+ * last bit that 6.12 knows is sigtrap, bit 37 of the word. It has no sysctl
+ * kernel.perf_event_defer either.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/perf_event.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +17,40 @@
 #include <sys/syscall.h>
 
 #define KNOWN	((1ULL << 38) - 1)
+
+static int open_but(const char *name, const char *path, int flags, mode_t mode)
+{
+	int (*next)(const char *path, int flags, ...);
+
+	if (!strcmp(path, "/proc/sys/kernel/perf_event_defer")) {
+		errno = ENOENT;
+		return -1;
+	}
+	next = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, name);
+	return next(path, flags, mode);
+}
+
+int open(const char *path, int flags, ...)
+{
+	mode_t mode;
+	va_list ap;
+
+	va_start(ap, flags);
+	mode = va_arg(ap, int);
+	va_end(ap);
+	return open_but("open", path, flags, mode);
+}
+
+int open64(const char *path, int flags, ...)
+{
+	mode_t mode;
+	va_list ap;
+
+	va_start(ap, flags);
+	mode = va_arg(ap, int);
+	va_end(ap);
+	return open_but("open64", path, flags, mode);
+}
 
 /* perf calls it by syscall(): the C library has no function for this system call. */
 long syscall(long nr, ...)

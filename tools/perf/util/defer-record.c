@@ -171,7 +171,7 @@ static bool defers_by_default(void)
 		if (sysctl__read_int("kernel/perf_event_defer", &value))
 			pr_debug2("User callchains are not deferred: no kernel.perf_event_defer\n");
 		else if (value != 1)
-			pr_debug2("User callchains are immediate: kernel.perf_event_defer is %d\n",
+			pr_debug2("User callchains are not deferred: perf_event_defer is %d\n",
 				  value);
 		by_default = value == 1;
 	}
