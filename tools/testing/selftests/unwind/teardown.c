@@ -133,13 +133,13 @@ TEST_F_TIMEOUT(teardown, with_work_pending, 280)
  * Disabled at any moment of what the task does, in the middle of a walk as well: of each
  * sample the stack is there when the samplers and then the output are disabled.
  */
-TEST_F_TIMEOUT(teardown, disabled_while_it_runs, 120)
+TEST_F_TIMEOUT(teardown, disabled_while_it_runs, 280)
 {
 	unsigned int round, i, samples = 0;
 	struct ut_session s;
 	struct ut_rec *r;
 
-	for (round = 0; round < 3 * 50; round++) {
+	for (round = 0; round < 3 * 20; round++) {
 		struct ut_opts opts = { .pid = self->c.pid, .pages = 64, .switches = true };
 
 		opts.per_cpu = round % 3;
@@ -149,7 +149,7 @@ TEST_F_TIMEOUT(teardown, disabled_while_it_runs, 120)
 		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid"));
 		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_exit_getuid"));
 		ASSERT_EQ(0, ut_enable(&s));
-		usleep(round / 3 * 20);
+		usleep(round / 3 * 50);
 		ut_disable(&s);
 		ASSERT_EQ(0, ut_drain(&s));
 		for (i = 0; (r = ut_sample(&s, -1, self->c.pid, i)); i++)
