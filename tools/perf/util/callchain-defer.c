@@ -50,8 +50,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include <linux/err.h>
 #include <linux/kernel.h>
+#include <linux/list.h>
 #include <linux/perf_event.h>
 #include <linux/string.h>
 #include <linux/time64.h>
@@ -63,13 +63,15 @@
 #include "events_stats.h"
 #include "evlist.h"
 #include "evsel.h"
-#include "hashmap.h"
 #include "ordered-events.h"
 #include "sample.h"
 
 /* For how long and in how much memory samples wait where nothing can be read ahead */
 #define MAX_WAIT_NSEC	NSEC_PER_SEC
 #define MAX_WAIT_BYTES	(512ULL << 20)
+
+/* How many lists a new table has, as a power of 2 */
+#define MIN_BITS	10
 
 /* header.size is 16 bits wide */
 #define MAX_EVENT_SIZE	((size_t)USHRT_MAX + 1)
@@ -82,6 +84,7 @@ struct defer_key {
 
 /* A user stack. With the cookie 0, which is none: what is known of a task. */
 struct defer_stack {
+	struct hlist_node	node;
 	struct defer_key	key;
 	union {
 		struct {
@@ -98,7 +101,12 @@ struct defer_stack {
 struct callchain_defer {
 	struct evlist		 *evlist;
 	struct events_stats	 *stats;
-	struct hashmap		 *stacks;
+	/* the table: it has as many lists as stacks, or up to twice as many */
+	struct hlist_head	 *lists;
+	unsigned int		 bits;
+	size_t			 nr_stacks;
+	/* stacks that went, for the next ones */
+	struct hlist_head	 spare;
 	u64			 seed;
 	callchain_defer__ahead_t ahead;
 	void			 *ahead_arg;
@@ -125,23 +133,40 @@ bool evlist__has_deferred_callchain(struct evlist *evlist)
 	return false;
 }
 
-/* Seeded, so that no file can be made whose keys all meet in one place */
-static size_t defer_key__hash(long key, void *seed)
+/* Seeded, so that no file can be made whose keys all meet in one list */
+static struct hlist_head *defer_list(const struct callchain_defer *cd,
+				     const struct defer_key *key)
 {
-	const struct defer_key *k = (const struct defer_key *)key;
-	u64 h = (k->cookie ^ *(u64 *)seed) * 0x9e3779b97f4a7c15ULL;
+	u64 h = (key->cookie ^ cd->seed) * 0x9e3779b97f4a7c15ULL;
 
 	h ^= h >> 32;
-	h = (h + k->tid + ((u64)k->machine_pid << 32)) * 0xff51afd7ed558ccdULL;
-	return h ^ (h >> 29);
+	h = (h + key->tid + ((u64)key->machine_pid << 32)) * 0xff51afd7ed558ccdULL;
+	return &cd->lists[h >> (64 - cd->bits)];
 }
 
-static bool defer_key__equal(long key1, long key2, void *ctx __maybe_unused)
+static struct hlist_head *defer_lists__new(unsigned int bits)
 {
-	const struct defer_key *a = (const struct defer_key *)key1;
-	const struct defer_key *b = (const struct defer_key *)key2;
+	return calloc((size_t)1 << bits, sizeof(struct hlist_head));
+}
 
-	return a->cookie == b->cookie && a->tid == b->tid && a->machine_pid == b->machine_pid;
+/* Without memory the lists stay, and get longer */
+static void defer_lists__grow(struct callchain_defer *cd)
+{
+	struct hlist_head *lists = defer_lists__new(cd->bits + 1), *old = cd->lists;
+	size_t nr = (size_t)1 << cd->bits;
+	struct defer_stack *stack;
+	struct hlist_node *next;
+
+	if (!lists)
+		return;
+
+	cd->lists = lists;
+	cd->bits++;
+	for (size_t i = 0; i < nr; i++) {
+		hlist_for_each_entry_safe(stack, next, &old[i], node)
+			hlist_add_head(&stack->node, defer_list(cd, &stack->key));
+	}
+	free(old);
 }
 
 /**
@@ -167,22 +192,23 @@ struct callchain_defer *callchain_defer__new(struct evlist *evlist,
 	cd->evlist = evlist;
 	cd->stats = stats;
 	cd->chain = malloc(2 * MAX_EVENT_SIZE);
-	cd->stacks = hashmap__new(defer_key__hash, defer_key__equal, &cd->seed);
-	if (IS_ERR(cd->stacks))
-		cd->stacks = NULL;
+	cd->bits = MIN_BITS;
+	cd->lists = defer_lists__new(cd->bits);
 
-	if (!cd->chain || !cd->stacks) {
+	if (!cd->chain || !cd->lists) {
 		callchain_defer__delete(cd);
 		return NULL;
 	}
 	return cd;
 }
 
-static void defer_stack__delete(struct defer_stack *stack)
+static void defer_stack__delete(struct callchain_defer *cd, struct defer_stack *stack)
 {
 	if (stack->key.cookie)
-		free(stack->copy);
-	free(stack);
+		zfree(&stack->copy);
+	hlist_del(&stack->node);
+	hlist_add_head(&stack->node, &cd->spare);
+	cd->nr_stacks--;
 }
 
 /**
@@ -191,15 +217,19 @@ static void defer_stack__delete(struct defer_stack *stack)
  */
 void callchain_defer__finish(struct callchain_defer *cd)
 {
-	struct hashmap_entry *cur;
-	size_t bkt;
+	struct defer_stack *stack;
+	struct hlist_node *next;
 
-	if (!cd || !cd->stacks)
+	if (!cd || !cd->lists)
 		return;
 
-	hashmap__for_each_entry(cd->stacks, cur, bkt)
-		defer_stack__delete(cur->pvalue);
-	hashmap__clear(cd->stacks);
+	for (size_t i = 0; i < (size_t)1 << cd->bits; i++) {
+		hlist_for_each_entry_safe(stack, next, &cd->lists[i], node)
+			defer_stack__delete(cd, stack);
+	}
+	hlist_for_each_entry_safe(stack, next, &cd->spare, node)
+		free(stack);
+	INIT_HLIST_HEAD(&cd->spare);
 }
 
 /**
@@ -212,7 +242,7 @@ void callchain_defer__delete(struct callchain_defer *cd)
 		return;
 
 	callchain_defer__finish(cd);
-	hashmap__free(cd->stacks);
+	free(cd->lists);
 	free(cd->chain);
 	free(cd);
 }
@@ -230,13 +260,17 @@ void callchain_defer__set_ahead(struct callchain_defer *cd, callchain_defer__ahe
 	cd->ahead_arg = arg;
 }
 
-static struct defer_stack *defer_stack__find(struct callchain_defer *cd,
+static struct defer_stack *defer_stack__find(const struct callchain_defer *cd,
 					     const struct defer_key *key)
 {
-	struct defer_stack *stack = NULL;
+	struct defer_stack *stack;
 
-	hashmap__find(cd->stacks, key, &stack);
-	return stack;
+	hlist_for_each_entry(stack, defer_list(cd, key), node) {
+		if (stack->key.cookie == key->cookie && stack->key.tid == key->tid &&
+		    stack->key.machine_pid == key->machine_pid)
+			return stack;
+	}
+	return NULL;
 }
 
 static struct defer_stack *defer_stack__findnew(struct callchain_defer *cd,
@@ -247,13 +281,19 @@ static struct defer_stack *defer_stack__findnew(struct callchain_defer *cd,
 	if (stack)
 		return stack;
 
-	stack = zalloc(sizeof(*stack));
-	if (!stack)
-		return NULL;
+	if (hlist_empty(&cd->spare)) {
+		stack = malloc(sizeof(*stack));
+		if (!stack)
+			return NULL;
+	} else {
+		stack = hlist_entry(cd->spare.first, struct defer_stack, node);
+		hlist_del(&stack->node);
+	}
 
-	stack->key = *key;
-	if (hashmap__add(cd->stacks, &stack->key, stack))
-		zfree(&stack);
+	if (cd->nr_stacks++ >> cd->bits)
+		defer_lists__grow(cd);
+	*stack = (struct defer_stack){ .key = *key };
+	hlist_add_head(&stack->node, defer_list(cd, key));
 	return stack;
 }
 
@@ -369,15 +409,11 @@ static int defer_task__push(struct callchain_defer *cd, const struct perf_sample
 	if (!task)
 		return stack ? -ENOMEM : 0;
 
-	if (task->last && task->last != stack) {
-		hashmap__delete(cd->stacks, &task->last->key, NULL, NULL);
-		defer_stack__delete(task->last);
-	}
+	if (task->last && task->last != stack)
+		defer_stack__delete(cd, task->last);
 	task->last = stack;
-	if (!cookie) {
-		hashmap__delete(cd->stacks, &task->key, NULL, NULL);
-		defer_stack__delete(task);
-	}
+	if (!cookie)
+		defer_stack__delete(cd, task);
 	return 0;
 }
 
@@ -404,8 +440,8 @@ static bool defer_may_wait(struct callchain_defer *cd, const struct ordered_even
 }
 
 /* The callchain up to the marker, then the user frames or a marker in place of them */
-static void defer_merge(struct callchain_defer *cd, const struct evsel *evsel,
-			struct perf_sample *sample, u64 marker, const struct defer_stack *stack)
+static void defer_merge(struct callchain_defer *cd, struct perf_sample *sample,
+			u64 marker, const struct defer_stack *stack)
 {
 	struct ip_callchain *chain = cd->chain;
 	u64 nr;
@@ -414,7 +450,7 @@ static void defer_merge(struct callchain_defer *cd, const struct evsel *evsel,
 	chain->nr = marker;
 	if (stack) {
 		/* The record is for all events, of which others may go deeper */
-		nr = evsel->core.attr.sample_max_stack ?: stack->nr;
+		nr = sample->evsel->core.attr.sample_max_stack ?: stack->nr;
 		nr = min(nr, stack->nr);
 		chain->ips[chain->nr++] = PERF_CONTEXT_USER;
 		memcpy(&chain->ips[chain->nr], stack->ips, nr * sizeof(u64));
@@ -433,9 +469,8 @@ static void defer_merge(struct callchain_defer *cd, const struct evsel *evsel,
 }
 
 static int defer_sample(struct callchain_defer *cd, const struct ordered_events *oe,
-			union perf_event *event, struct perf_sample *sample)
+			struct perf_sample *sample)
 {
-	const struct evsel *evsel = evlist__event2evsel(cd->evlist, event);
 	const struct ip_callchain *chain = sample->callchain;
 	struct defer_stack *stack = NULL;
 	struct defer_key key;
@@ -446,7 +481,7 @@ static int defer_sample(struct callchain_defer *cd, const struct ordered_events 
 		if (chain->ips[marker] == PERF_CONTEXT_USER_DEFERRED)
 			break;
 	}
-	if (marker == chain->nr || !evsel)
+	if (marker == chain->nr)
 		return 0;
 
 	if (marker + 2 == chain->nr && sample->deferred_cookie) {
@@ -468,7 +503,7 @@ static int defer_sample(struct callchain_defer *cd, const struct ordered_events 
 		stack = NULL;
 	cd->stats->nr_deferred_samples++;
 	cd->stats->nr_deferred_missing += !stack;
-	defer_merge(cd, evsel, sample, marker, stack);
+	defer_merge(cd, sample, marker, stack);
 	return 0;
 }
 
@@ -487,7 +522,7 @@ int callchain_defer__deliver(struct callchain_defer *cd, const struct ordered_ev
 {
 	switch (event->header.type) {
 	case PERF_RECORD_SAMPLE:
-		return sample->callchain ? defer_sample(cd, oe, event, sample) : 0;
+		return sample->callchain ? defer_sample(cd, oe, sample) : 0;
 	case PERF_RECORD_CALLCHAIN_DEFERRED:
 		return defer_task__push(cd, sample, sample->deferred_cookie);
 	case PERF_RECORD_EXIT:
