@@ -71,7 +71,7 @@ help:
 	@echo '  make kernel            build build/kernel/arch/x86/boot/bzImage'
 	@echo '  make kernel-debug      build one with KASAN, lockdep and more: build/kernel-debug/'
 	@echo '  make kernel-kcsan      build one that finds data races: build/kernel-kcsan/'
-	@echo '  make check-all         run all tests; scripts/check --list names the layers,'
+	@echo '  make check-all         run all tests; tests/run --list names the layers,'
 	@echo '                         LAYER= runs some of them'
 	@echo '  make perf              build build/perf/perf'
 	@echo '  make vm                start a shell in the guest'
@@ -102,12 +102,12 @@ help:
 	@echo '  TIMEOUT=SECONDS        vm, demo: time limit of the command (600); 0: none'
 	@echo '  ACCEL=auto|tcg|kvm     auto: KVM if a probe boot proves it, else TCG'
 	@echo "  ARGS='...'             vm: more options for qemu/run (qemu/run --help);"
-	@echo '                         check: for scripts/check; bench-kernel: for bench/kernel;'
+	@echo '                         check: for tests/run; bench-kernel: for bench/kernel;'
 	@echo '                         bench-perf: for bench/perf (--large 20000000 measures the'
 	@echo '                         memory for that many samples)'
 	@echo '  PEER_PERF=PERF         bench-perf: measure this perf, too'
 	@echo '  FUZZ_SECONDS=N         fuzz: time (600)'
-	@echo "  LAYER='a b'            check, check-all: run these layers only; scripts/check --list"
+	@echo "  LAYER='a b'            check, check-all: run these layers only; tests/run --list"
 	@echo '  STRESS_SECONDS=N       check, check-all: time of the stress test (60, 300)'
 	@echo '  FUZZ_EVENTS_SECONDS=60 check-all: time of the fuzzer of perf_event_open()'
 	@echo '  JOBS=N                 compilers at once (all CPUs)'
@@ -172,7 +172,7 @@ bench-perf: perf
 
 fuzz: packages-check tree
 	@scripts/build fuzz-session
-	@scripts/fuzz --build $(build) --seconds $(or $(FUZZ_SECONDS),600) $(ARGS)
+	@tests/perf/fuzz --build $(build) --seconds $(or $(FUZZ_SECONDS),600) $(ARGS)
 
 # make itself ends with 2 when a recipe fails, whatever the recipe's status. To end
 # with the command's own it loads a function (qemu/makeexit.c), and needs a compiler
@@ -210,10 +210,10 @@ demo: kernel perf
 
 # The first layer builds what the others need.
 check: packages-check
-	@scripts/check --build $(build) $(ARGS)
+	@tests/run --build $(build) $(ARGS)
 
 check-all: packages-all
-	@scripts/check --all --build $(build) $(ARGS)
+	@tests/run --all --build $(build) $(ARGS)
 
 clean:
 	@scripts/clean $(build)

@@ -15,7 +15,7 @@ OLDEST = 100
 ANOTHER = ("name a 6.12.y, from 6.12.%d on, with KERNEL_SRC= (a directory or a "
            "tarball)" % OLDEST)
 # Names in the build directory that outlive a change of the base: they are not made
-# of it, or are made anew each time. scripts/check, which empties the directory of
+# of it, or are made anew each time. tests/run, which empties the directory of
 # each layer itself, may be the caller.
 KEPT = ("log", "demo", "check", "vm", "vm.status", "fuzz", "bench", ".lock",
         "base", "base.new", "base.old", "base.id", "base.next",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Shared by tree, refresh, series and check: paths, the reporting of errors, and
+"""Shared by tree, refresh, series and the tests: paths, the reporting of errors, and
 the form of a patch in patches/.
 
 There are three series, in SERIES, each on top of the one before. patches/NAME/
@@ -51,8 +51,8 @@ APPLIED = "refs/series/applied"
 BASE = "refs/series/base"
 # top-level names that are the repository's own, never the tree's
 OURS = ("README.md", "CONTRIBUTING.md", "COPYING", "MAINTAINERS", "Makefile",
-        "patches", "qemu", "bench", "scripts", ".ci", "build", ".gitignore",
-        ".git")
+        "patches", "qemu", "tests", "bench", "scripts", ".ci", "build",
+        ".gitignore", ".git")
 
 
 class Failure(Exception):
@@ -572,49 +572,3 @@ def digest_of_files(directory):
         digest.update(path.encode() + b"\0" +
                       contents(os.path.join(directory, path)) + b"\0")
     return digest.hexdigest()
-
-
-def outside_make(*others):
-    """The environment for a make that is no part of the make that started this: it
-    has none of that one's variables, and none of @others."""
-    told = ("ARGS", "BASE", "CMD", "DEMO_OUT", "LAYER", "MEM", "MFLAGS", "SMP",
-            "TIMEOUT", "VERSION")
-    return {k: v for k, v in os.environ.items()
-            if not k.startswith("MAKE") and k not in (*told, *others)}
-
-
-def compiler_32():
-    """The compiler that makes 32-bit programs here, with their C library."""
-    for command in ["gcc", "-m32"], ["i686-linux-gnu-gcc"]:
-        if shutil.which(command[0]) and not subprocess.run(
-                [*command, "-static", "-x", "c", "-o", "/dev/null", "-"],
-                input=b"int main(void) { return 0; }\n",
-                stderr=subprocess.DEVNULL).returncode:
-            return command
-    raise Failure("neither gcc -m32 nor i686-linux-gnu-gcc makes a program; "
-                  "scripts/packages check installs what is missing")
-
-
-def install_kselftests(build, headers, objects, log):
-    """Builds the kselftests in @objects, with the kernel's headers, which are
-    made in @headers; returns where they are installed."""
-    tree = os.path.join(build, TREE_NAME)
-    install = os.path.join(objects, "install")
-    jobs = f"-j{os.environ.get('JOBS') or os.cpu_count()}"
-    env = {k: v for k, v in os.environ.items()
-           if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "CMD", "BASE")}
-    shutil.rmtree(install, ignore_errors=True)
-    os.makedirs(objects, exist_ok=True)
-    call(["make", "-C", tree, f"O={headers}", jobs, "headers"], log=log,
-         env=env)
-    # kselftest's make does not rebuild programs when these headers change
-    digest = digest_of_files(os.path.join(headers, "usr", "include"))
-    made_with = os.path.join(objects, "headers.digest")
-    if not os.path.exists(made_with) or read_text(made_with) != digest:
-        shutil.rmtree(objects)
-        write_text(made_with, digest)
-    call(["make", "-C", f"{tree}/tools/testing/selftests", f"O={objects}",
-          "TARGETS=unwind", f"INSTALL_PATH={install}", "FORCE_TARGETS=1",
-          f"KHDR_INCLUDES=-isystem {headers}/usr/include", jobs, "install"],
-         log=log, env=env)
-    return install

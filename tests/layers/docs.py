@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The pages of the series, kernel-doc, the patterns of MAINTAINERS, perf's manual."""
+
+import os
+import re
+import subprocess
+
+from common import TOP, TREE_NAME, Failure, call, read_series
+from layer import Layer
+
+
+def run_docs(layer):
+    """The pages of the series, kernel-doc, the patterns of MAINTAINERS."""
+    check = layer.check
+    tree = os.path.join(check.build, TREE_NAME)
+    objects = os.path.join(check.build, "docs")
+    new = sorted(f for patch in read_series() for f in patch.new_files)
+    pages = [f for f in new if f.startswith("Documentation/") and
+             f.endswith(".rst")]
+
+    def htmldocs():
+        if not pages:
+            raise Failure("the series has no page under Documentation/")
+        output = os.path.join(objects, "Documentation", "output")
+        names = [os.path.splitext(os.path.relpath(p, "Documentation"))[0]
+                 for p in pages]
+        dirs = sorted({n.split("/")[0] for n in names})
+        # a page that has not changed is not read again, and neither is what it
+        # takes from the code; and the index of the directory has to name it
+        again = [f".doctrees/{n}.doctree" for n in names] + \
+            [f".doctrees/{d}/index.doctree" for d in dirs] + \
+            [f"{n}.html" for n in names]
+        for name in again:
+            path = os.path.join(output, name)
+            if os.path.exists(path):
+                os.unlink(path)
+        os.makedirs(objects, exist_ok=True)
+        log = layer.log("htmldocs.log")
+        env = {k: v for k, v in os.environ.items()
+               if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+        env["LC_ALL"] = "C.UTF-8"
+        text = call(["make", "-C", tree, f"O={objects}",
+                     f"-j{os.environ.get('JOBS') or os.cpu_count()}",
+                     f"SPHINXDIRS={' '.join(dirs)}", "htmldocs"],
+                    log=log, env=env).stdout
+        # what a page is warned of names it, or the file that it is pulled from
+        mine = [line for line in text.split("\n")
+                if re.search(r"\b(WARNING|ERROR|CRITICAL|warning|error)\b", line)
+                and any(re.search(rf"(?<!\w){re.escape(f)}(?!\w)", line)
+                        for f in new + names)]
+        if mine:
+            raise Failure("\n".join(mine) + f"\nlog: {log}")
+        for name in names:
+            if not os.path.exists(os.path.join(output, name + ".html")):
+                raise Failure(f"{name}.html was not made\nlog: {log}")
+
+    layer.test("make htmldocs, no warning about a page of the series", htmldocs)
+
+    def kernel_doc(path):
+        result = subprocess.run(
+            ["perl", "scripts/kernel-doc", "-none", "-Wall", "-Werror", path],
+            cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="replace")
+        if result.returncode or result.stdout.strip():
+            raise Failure(result.stdout or "kernel-doc failed")
+
+    for path in new:
+        if path.endswith((".c", ".h")):
+            layer.test(f"kernel-doc {path}", kernel_doc, path)
+
+    def patterns():
+        with open(os.path.join(TOP, "MAINTAINERS")) as f:
+            wanted = re.findall(r"^F:\s+(\S+)$", f.read(), re.M)
+        idle = []
+        for pattern in wanted:
+            # as get_maintainer.pl has it: * stops at a slash
+            glob = re.escape(pattern).replace(r"\*", "[^/]*")
+            glob += "" if pattern.endswith("/") else "$"
+            if not any(re.match(glob, path) for path in new):
+                idle.append(pattern)
+        if idle:
+            raise Failure("no file of the series is meant by F: " +
+                          ", ".join(idle))
+
+    layer.test("each F: line of MAINTAINERS means a file", patterns)
+    run_pages(layer, tree)
+
+
+# page: the paragraphs that the option has, and what is in them
+NOT_THERE = r'"\[user callchain not available\]"'
+PAGES = {
+    "perf-record": [("--call-graph", [
+        r'"defer":', r'"nodefer":', "warn when user callchains cannot be",
+        r'"--call-graph fp,nodefer,32"', 'go with "dwarf" and "lbr"',
+        "counted in the last line", "--switch-output"])],
+    "perf-script": [("--merge-callchains", [
+        "--no-merge-callchains", r"DEFERRED CALLCHAIN \[cookie: b00000006\]",
+        NOT_THERE, "stderr", "dlfilters"])],
+    "perf-report": [("--stats", ["user callchains were deferred", NOT_THERE])],
+    "perf-inject": [("--merge-callchains", ["ordinary callchains",
+                                            "passed through",
+                                            "without timestamps"])],
+    "perf-config": [("call-graph.*", ["'fp,nodefer'"])],
+    "perf-top": [("--call-graph", ['"nodefer"'])],
+    "perf-trace": [("--call-graph", ["'fp,nodefer'"]),
+                   ("--sort-events", ["10 seconds"])],
+    "perf.data-file-format": [("Deferred callchains", [
+        r"PERF_CONTEXT_USER_DEFERRED \(-640\)",
+        r"PERF_RECORD_CALLCHAIN_DEFERRED \(22\)", "uint64_t cookie;",
+        "uint64_t nr;", r"uint64_t ips\[nr\];", "sample_id",
+        "the tid of its sample_id", "nr is 0"])],
+}
+# command: what its -h says
+HELP = {
+    "record": [r"\(defer\|nodefer\)"], "top": [r"\(defer\|nodefer\)"],
+    "trace": [r"\(defer\|nodefer\)"], "script": ["--merge-callchains"],
+    "inject": ["--merge-callchains"],
+}
+
+
+def read_page(tree, page):
+    """perf's manual describes deferral with the option."""
+    path = os.path.join(tree, "tools", "perf", "Documentation", f"{page}.txt")
+    with open(path) as f:
+        text = f.read()
+    for option, wanted in PAGES[page]:
+        # from there to the next option or heading
+        found = re.search(rf"^(?:-\w.*\n|-\w, )?{re.escape(option)}.*\n"
+                          r"(?:(?!\S+::$|--?\w.*::$|.*\n[=~-]{5,}$).*\n)*", text,
+                          re.M)
+        if not found:
+            raise Failure(f"{page} has no {option}")
+        said = " ".join(found[0].split())
+        for words in wanted:
+            if not re.search(words, said):
+                raise Failure(f"{page}, {option}: no {words}: {said}")
+
+
+def read_help(perf, command):
+    try:
+        result = subprocess.run([perf, command, "-h"],
+                                stdin=subprocess.DEVNULL, text=True,
+                                stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT)
+    except OSError as error:
+        raise Failure(error) from None
+    for words in HELP[command]:
+        if not re.search(words, result.stdout):
+            raise Failure(f"perf {command} -h: no {words}\n{result.stdout}")
+
+
+COMPLETE = """
+source "$1"
+COMP_WORDS=(perf "$2" "$3")
+COMP_CWORD=2
+COMP_LINE="perf $2 $3"
+COMP_POINT=${#COMP_LINE}
+_perf perf "$3" "$2"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def complete(perf, tree, command):
+    """bash completes the option, with perf's own completion."""
+    result = subprocess.run(
+        ["bash", "--norc", "-c", COMPLETE, "bash",
+         os.path.join(tree, "tools", "perf", "perf-completion.sh"), command,
+         "--merge"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        stderr=subprocess.STDOUT, env=dict(
+            os.environ, PATH=f"{os.path.dirname(perf)}:{os.environ['PATH']}"))
+    if result.stdout.split() != ["--merge-callchains"]:
+        raise Failure(f"perf {command} --merge is completed to "
+                      f"{result.stdout!r}")
+
+
+def run_pages(layer, tree):
+    for page in PAGES:
+        layer.test(f"{page}: deferred callchains, where the option is",
+                   read_page, tree, page)
+    for command in HELP:
+        layer.test(f"perf {command} -h names it", read_help, layer.check.perf,
+                   command)
+    for command in "script", "inject":
+        layer.test(f"bash completes the option of perf {command}", complete,
+                   layer.check.perf, tree, command)
+
+
+LAYER = Layer(__name__, "make htmldocs of the pages, kernel-doc, the manual of perf",
+              run_docs, rare=True, in_guest=False)

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Tests in the guest: KUnit, kselftests, and what else runs on kernels that check
+themselves."""
+
+import glob
+import os
+import re
+import time
+
+from check import LANES
+from common import TOP, Failure, call, read_series, read_text
+from programs import kselftests_of
+
+
+def run_kunit(layer, **kwargs):
+    status, out = layer.guest(
+        "kunit", "cat /sys/kernel/debug/kunit/*/results",
+        "--append", "kunit.enable=1", **kwargs)
+    log = layer.log("kunit.log")
+    suites = []
+    for path in glob.glob(os.path.join(TOP, "kernel/unwind/*_kunit.c")):
+        suites += re.findall(r"^static struct kunit_suite \w+ = \{\s+"
+                             r"\.name\s+= \"(\w+)\"", read_text(path), re.M)
+    missing = [name for name in suites
+               if not re.search(rf"^(?:not )?ok \d+ {name}$", out, re.M)]
+    layer.tap(out, "kunit", log)
+    if status or missing or not suites:
+        raise Failure(f"status {status}, no result of {missing}; log: {log}")
+
+
+def run_kselftest(layer, **kwargs):
+    install = kselftests_of(layer)
+    # each test has events of tracepoints; those of the debug kernel run at once
+    _, out = layer.guest(
+        "kselftest", f"cd {install} && ./run_kselftest.sh -o 300", "--hotplug",
+        "--patches-code", "--ro", install, smp=4, timeout=1500, **kwargs)
+    layer.tap(out, "kselftest", layer.log("kselftest.log"))
+
+
+# The guest's CPUs are slow, and now and then wait for the host's: so a CPU counts as
+# stuck after 60 s without scheduling. The BIOS' table routes the PCI interrupts: ACPI's
+# interpreter takes 20 s a device where kmemleak and KASAN note all its allocations.
+OPTIONS = ["--append", "watchdog_thresh=30 workqueue.watchdog_thresh=90 "
+           "acpi=noirq"]
+# On one CPU, neither the first nor the last, time in user space is accounted at each
+# entry, if the kernel can.
+NOHZ_FULL = {"kernel-debug": "nohz_full=2", "kernel-kcsan": ""}
+# Twice: kmemleak does not report memory younger than five seconds, or with other
+# references than at the last scan. It reports leaks on the console, too.
+KMEMLEAK = """
+status=$?
+leaks=/sys/kernel/debug/kmemleak
+echo scan >$leaks && sleep 6 && echo scan >$leaks || exit 1
+sed 's/^/# /' $leaks
+exit $status
+"""
+# A race that the base intends: code that reads the time reads one half of a latch
+# while the other half is written (kernel/time/timekeeping.c).
+LATCH = "KCSAN: data-race in ktime_get_mono_fast_ns / timekeeping_update"
+
+
+class Guests:
+    """The guests of a layer that boots a kernel of its own; their results are printed
+    one by one."""
+
+    def __init__(self, layer, kernel):
+        self.layer = layer
+        self.kernel = kernel
+        self.bzimage = layer.check.kernel(kernel)
+        if not os.path.isfile(self.bzimage):
+            raise Failure(f"no {self.bzimage}; make {kernel} builds it")
+        # read before anything begins: a wrong value ends the layer
+        self.stress_seconds = number_of("STRESS_SECONDS",
+                                        300 if layer.check.all else 60)
+        self.fuzz_seconds = number_of("FUZZ_EVENTS_SECONDS", 60)
+        self.runs = []
+
+    def add(self, name, command, *options, **kwargs):
+        """Runs @command in a guest of its own. Its output is TAP; where its exit
+        status is not 0 a test in the output has failed."""
+        options = [*OPTIONS, *options]
+        if self.kernel == "kernel-debug":
+            command = f"( {command}\n){KMEMLEAK}"
+        else:
+            options += ["--races-of", own_functions(self.layer, self.kernel),
+                        "--allow", LATCH]
+
+        def run():
+            begun = time.monotonic()
+            result = self.layer.boot(name, command, *options,
+                                     kernel=self.bzimage, **kwargs)
+            return *result, time.monotonic() - begun
+
+        self.runs.append((name, self.layer.in_lane(run)))
+
+    def finish(self):
+        """Waits for the guests, and prints their results."""
+        layer = self.layer
+        for name, future in self.runs:
+            status, out, said, seconds = future.result()
+            layer.say(f"  # {name}: {seconds:.0f} s on {self.kernel}")
+            for line in said.split("\n"):
+                if line.startswith("vm: races elsewhere"):
+                    layer.say(f"  # {name}: {line[4:]}")
+            try:
+                layer.judge(name, status, out, said)
+            except Failure as failure:
+                layer.not_ok(f"{name}: no report of {self.kernel}",
+                             str(failure))
+                continue
+            log = layer.log(name + ".log")
+            results = layer.tap(out, name, log)
+            if status and all(s != "not ok" for _, s, _ in results):
+                layer.not_ok(f"{name}: exit status {status}",
+                             f"{out[-1500:]}\nlog: {log}")
+            else:
+                layer.ok(f"{name}: no report of {self.kernel}")
+
+
+def own_functions(layer, kernel):
+    """A file with the names of the functions in the series' own objects, and of the
+    functions that its patches add to files of the base."""
+    objects, names = [], set()
+    for patch in read_series():
+        objects += [path[:-2] + ".o" for path in patch.new_files
+                    if re.match(r"(kernel|arch/x86)/.*\.c$", path)]
+        for text in patch.diff.split("diff --git ")[1:]:
+            if re.match(r"a/(?!tools/).*\.[ch] ", text):
+                names |= set(re.findall(
+                    r"^\+(?:[a-z][^;=\n]*?\b)?([a-z_]\w*)\([^;\n]*$", text,
+                    re.M))
+    for path in objects:
+        path = os.path.join(layer.check.build, kernel, path)
+        if not os.path.exists(path):
+            raise Failure(f"{path} is not in the kernel")
+        names |= {line.split()[-1].split(".")[0] for line in
+                  call(["nm", path]).stdout.split("\n")
+                  if re.search(r" [tT] ", line)}
+    if not names:
+        raise Failure("the series has no functions")
+    path = layer.log("functions")
+    with open(path, "w") as f:
+        f.writelines(f"{name}\n" for name in sorted(names))
+    return path
+
+
+def add_kunit(guests):
+    # says nothing until its end
+    guests.add("kunit", "cat /sys/kernel/debug/kunit/*/results",
+               "--append", f"kunit.enable=1 {NOHZ_FULL[guests.kernel]}", smp=4,
+               timeout=900)
+
+
+# Seconds that a kselftest takes on the debug kernel, where it is not about 15.
+LONG = {"abi": 23, "entry": 50, "exec": 23, "exit": 21, "load": 60,
+        "memory": 34, "migrate": 40, "pid_reuse": 21, "sessions": 130,
+        "window": 100, "order": 60, "order_interrupt": 40}
+
+
+def add_kselftests(guests):
+    """Runs the kselftests as on the normal kernel, shared out among several guests."""
+    install = kselftests_of(guests.layer)
+    with open(os.path.join(install, "kselftest-list.txt")) as f:
+        names = [line.strip() for line in f if line.strip()]
+    if not names:
+        raise Failure("no kselftest is installed")
+
+    def seconds(name):
+        return LONG.get(name.split(":")[1], 15)
+
+    # the longest of them first, each into the lot that is the shortest so far
+    lots = [[] for _ in range(LANES)]
+    for name in sorted(names, key=seconds, reverse=True):
+        min(lots, key=lambda lot: sum(map(seconds, lot))).append(name)
+    for number, lot in enumerate(lots, 1):
+        words = " ".join(f"-t {name}" for name in lot)
+        guests.add(f"kselftest-{number}",
+                   f"cd {install} && ./run_kselftest.sh -o 900 {words}",
+                   "--hotplug", "--ro", install, smp=4, timeout=2400)
+
+
+def add_program(guests, name, *args, options=(), **kwargs):
+    """A program that is built with the kselftests and is no test."""
+    install = kselftests_of(guests.layer)
+    program = os.path.join(install, "unwind", name)
+    if not os.access(program, os.X_OK):
+        guests.layer.not_ok(name, f"no {program}; is it not in the kselftests' "
+                            "TEST_GEN_PROGS_EXTENDED?")
+        return
+    guests.add(name, " ".join([program, *args]), *options, "--ro",
+               install, **kwargs)
+
+
+def number_of(name, default):
+    """The seconds that the variable @name sets."""
+    if not os.environ.get(name):
+        return default
+    try:
+        value = int(os.environ[name])
+    except ValueError:
+        value = 0
+    if value <= 0:
+        raise Failure(f"{name}={os.environ[name]}: a number above 0 is wanted")
+    return value
+
+
+def add_stress(guests):
+    # what it is about to end when the time is over takes long to end
+    add_program(guests, "stress", str(guests.stress_seconds),
+                options=["--hotplug"], smp=4, mem="3G",
+                timeout=2 * guests.stress_seconds + 600)
+
+
+def add_failures(guests):
+    seconds = guests.fuzz_seconds
+    add_program(guests, "alloc_failures", timeout=900)
+    # no other test has as many tracepoints come and go
+    add_program(guests, "fuzz_events", str(seconds),
+                options=["--patches-code"], timeout=2 * seconds + 600)
+
+
+def guests_of(kernel, *adding):
+    """The function that starts a layer with the guests of @adding on @kernel."""
+    def start(layer):
+        layer.guests = Guests(layer, kernel)
+        for add in adding:
+            add(layer.guests)
+    return start
+
+
+def run_guests(layer):
+    layer.guests.finish()
