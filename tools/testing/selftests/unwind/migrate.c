@@ -440,7 +440,8 @@ TEST_F_TIMEOUT(hotplug, cookies_across_hotplug, 120)
 	ASSERT_EQ(0, ut_drain(&self->s));
 	samples = ut_count_samples(&self->s, tp, self->c.pid);
 	EXPECT_LT(10, samples);
-	EXPECT_EQ(0, ut_check(&self->s, self->s.lost ? UT_ALLOW_LOST | UT_ALLOW_UNRESOLVED : 0));
+	EXPECT_EQ(0, ut_check(&self->s, ut_allow_lost(&self->s) ?
+			      UT_ALLOW_LOST | UT_ALLOW_UNRESOLVED : 0));
 }
 
 int main(int argc, char **argv)

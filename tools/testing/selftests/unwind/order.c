@@ -607,7 +607,7 @@ TEST(all_at_once)
 		ASSERT_EQ(0, ut_disable(&s));
 		ASSERT_EQ(0, ut_drain(&s));
 		samples += ut_count_samples(&s, -1, 0);
-		ASSERT_EQ(0, ut_check(&s, s.lost ? UT_ALLOW_LOST : 0)) TH_LOG("round %u", round);
+		ASSERT_EQ(0, ut_check(&s, ut_allow_lost(&s))) TH_LOG("round %u", round);
 		ut_forget(&s);
 	}
 	TH_LOG("%lu samples", samples);

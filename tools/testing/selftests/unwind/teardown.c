@@ -135,7 +135,7 @@ TEST_F_TIMEOUT(teardown, with_work_pending, 280)
  */
 TEST_F_TIMEOUT(teardown, disabled_while_it_runs, 280)
 {
-	unsigned int round, i, samples = 0;
+	unsigned int round, i, lost, samples = 0;
 	struct ut_session s;
 	struct ut_rec *r;
 
@@ -152,12 +152,14 @@ TEST_F_TIMEOUT(teardown, disabled_while_it_runs, 280)
 		usleep(round / 3 * 50);
 		ut_disable(&s);
 		ASSERT_EQ(0, ut_drain(&s));
+		/* A full buffer can have room for a sample and none for its record. */
+		lost = ut_allow_lost(&s);
 		for (i = 0; (r = ut_sample(&s, -1, self->c.pid, i)); i++)
-			ASSERT_TRUE(ut_has_stack(&s, r, r->id == s.event[0].id[r->ring] ?
-						 &self->t->ppid : &self->t->uid));
+			ASSERT_TRUE(lost || ut_has_stack(&s, r, r->id == s.event[0].id[r->ring] ?
+							 &self->t->ppid : &self->t->uid));
 		samples += i;
 		/* The disable may come between a request and its sample. */
-		ASSERT_EQ(0, ut_check(&s, UT_ALLOW_EARLY | ut_allow_lost(&s)))
+		ASSERT_EQ(0, ut_check(&s, UT_ALLOW_EARLY | lost))
 			TH_LOG("round %u", round);
 		ut_close(&s);
 	}

@@ -187,7 +187,7 @@ TEST_F_TIMEOUT(window, immediate, 60)
 		EXPECT_EQ(0, kinds.kind[UT_NO_STACK]) TH_LOG("%s", what[i]);
 		EXPECT_LE(50, kinds.in_call) TH_LOG("%s", what[i]);
 	}
-	EXPECT_EQ(0, ut_check(&self->s, self->s.lost ? UT_ALLOW_LOST : 0));
+	EXPECT_EQ(0, ut_check(&self->s, ut_allow_lost(&self->s)));
 }
 
 /* So many breakpoints has a CPU. */
@@ -284,7 +284,7 @@ static int switch_on(struct ut_session *s, unsigned int ring, bool on)
 TEST_F_TIMEOUT(window, nmi, 290)
 {
 	struct ut_opts opts = {
-		.pid = -1, .per_cpu = true, .switches = true, .pages = 512,
+		.pid = -1, .per_cpu = true, .switches = true, .pages = 2048,
 	};
 	struct breakpoints b;
 	__u64 start, end, first, addr, step;
@@ -324,7 +324,7 @@ TEST_F_TIMEOUT(window, nmi, 290)
 			ASSERT_TRUE(right_samples(&self->s, 0, self->c, self->task, &read));
 			reads += read.kind[UT_DEFERRED];
 			EXPECT_EQ(0, read.kind[UT_IMMEDIATE] + read.kind[UT_NO_STACK]);
-			ASSERT_EQ(0, ut_check(&self->s, self->s.lost ? UT_ALLOW_LOST : 0))
+			ASSERT_EQ(0, ut_check(&self->s, ut_allow_lost(&self->s)))
 				TH_LOG("%s up to %#llx", functions[f], addr - start);
 			ut_forget(&self->s);
 		}
