@@ -3,11 +3,15 @@
 
 import os
 import subprocess
+import sys
 
 from common import TOP
 from layer import Layer
 from programs import outside_make
-from runner import Runner
+from runner import REPORTS, Runner
+
+sys.path.insert(0, os.path.join(TOP, "qemu"))
+import console  # noqa: E402
 
 
 def run_guest_rare(layer):
@@ -31,6 +35,33 @@ def run_guest_rare(layer):
             os.path.realpath(check.build) == os.path.join(TOP, "build"):
         layer.test("make vm ends with its command's status, and leaves it",
                    front_door)
+
+    layer.test("a command that a signal ends", lambda: expect(
+        run("signal", "kill -9 $$"), 137, ""))
+
+    def reported():
+        for _, line in REPORTS:
+            assert "'" not in line
+        lines = "; ".join(f"echo '{line}' >/dev/kmsg" for _, line in REPORTS)
+        expect(run("reports", lines + "; echo fine"), 125, "fine\n",
+               ("the guest's kernel reports",))
+        with open(layer.log("reports.console")) as f:
+            found = {text for _, _, text in console.reports(f.read())}
+        for _, line in REPORTS:
+            assert any(line in text for text in found), line
+        expect(run("allowed", "--allow", "KASAN: expected",
+                   "echo 'BUG: KASAN: expected' >/dev/kmsg"), 0, "")
+
+    layer.test("a report of each kind on the console, and one that is expected",
+               reported)
+
+    def goes_down():
+        expect(run("panic", "echo c >/proc/sysrq-trigger; sleep 100"), 125,
+               "", ("Kernel panic",))
+        expect(run("early", "--append", "rdinit=/none init=/none", "true"),
+               125, "", ("without saying that it was done",))
+
+    layer.test("a guest that panics, or never begins, is a failure", goes_down)
 
     def world():
         out = os.path.join(layer.dir, "out")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The scripts: rarer cases, other bases, flame graphs."""
+"""The scripts, rarer cases: other bases, make clean, packages, flame graphs."""
 
 import os
 import re
@@ -217,6 +217,8 @@ def run_scripts_rare(layer):
     box.test("refresh --from another repository gives the same files",
              imported)
 
+    layer.test("packages: named; what apt would remove for them stays",
+               packages, layer)
     layer.test("flame graphs: well-formed, self-contained, true to the samples",
                flame_graphs, layer)
     layer.test("one instruction more on the way through a system call is told",
@@ -241,6 +243,53 @@ def tarball(box, kind):
         with tarfile.open(path, f"w:{kind}") as tar:
             tar.add(box.src, "linux-source-6.12")
     return path
+
+
+def packages(layer):
+    """scripts/packages with a dpkg, an apt and compilers of the test."""
+    tools = os.path.join(layer.dir, "tools")
+    os.makedirs(tools)
+    for name in ("sh", "cat", "sed", "grep", "tr", "cut", "dirname", "awk",
+                 "mkdir", "wc", "date", "env", "head", "tail", "sleep"):
+        os.symlink(shutil.which(name), os.path.join(tools, name))
+    ran = os.path.join(layer.dir, "installs")
+
+    def fake(name, text):
+        with open(os.path.join(tools, name), "w") as f:
+            f.write("#!/bin/sh\n" + text)
+        os.chmod(os.path.join(tools, name), 0o755)
+
+    def stops(*says, args=(), silent=()):
+        result = subprocess.run(
+            ["sh", os.path.join(TOP, "scripts/packages"), *args],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True,
+            env={"PATH": tools, "BUILD": os.path.join(layer.dir, "pkg")})
+        assert result.returncode == 1, result.stdout
+        for words in says:
+            assert re.search(words, result.stdout, re.M), \
+                f"{words!r} is not said:\n{result.stdout}"
+        for name in silent:
+            assert f"    {name}\n" not in result.stdout, result.stdout
+
+    fake("uname", "echo x86_64\n")
+    fake("id", "echo 0\n")
+    tests = ("shellcheck", "linux-perf", "gcc-i686-linux-gnu")
+    stops("there is no apt", "^    gcc$", "^    linux-source-6.12$",
+          silent=tests)
+    stops("^    git$", args=["tree"], silent=("gcc", *tests))
+    stops("installs nothing", *[f"^    {name}$" for name in tests],
+          args=["--check", "check"])
+    # no cross compiler where gcc makes 32-bit programs
+    fake("gcc", "case $* in '-m32 '*) exec cat >/dev/null ;; esac; exit 1\n")
+    stops("^    gcc-", args=["--check", "all"],
+          silent=("gcc-i686-linux-gnu", "libc6-dev-i386-cross"))
+    # nothing of what apt would remove is removed
+    fake("dpkg-query", "exit 1\n")
+    fake("apt-get", "case \" $* \" in *' -s '*) printf 'Remv x32 [1]\\nRemv "
+         f"busybox [1]\\nInst x (1)\\n' ;; *' update '*) ;; *) echo >{ran} ;; esac\n")
+    stops("would remove", "^    x32$", "apt-get remove", silent=("busybox",))
+    assert not os.path.exists(ran)
 
 
 # what perf script prints, with what has to be escaped or is not a symbol
@@ -412,5 +461,5 @@ def other_exit_paths(layer):
         compare(1, says, none, link(name, **here))
 
 
-LAYER = Layer(__name__, "the scripts: rarer cases, other bases, flame graphs",
+LAYER = Layer(__name__, "other bases, make clean, packages, flame graphs",
               run_scripts_rare, needs=("series",), rare=True, in_guest=False)
