@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a machine of the other endianness has written, as this one had written it.
+ * Convert data from a machine of the other endianness to this machine's byte order.
+ * Converted data is called native.
  *
- * A session swaps an event when it reads it. A sample is taken for a row of u64 then,
- * since its layout is that of the attribute: words of two u32 come out with these
- * exchanged, bytes with each eight of them reversed, and bit-fields as they were.
- * evsel__parse_sample() can set right what it looks at, if evsel->needs_swap says so. But
- * that is once too often when it looks twice, and who takes raw data by a format, or
- * writes an event down again, gets what nobody has set right.
+ * A session swaps an event when it reads it. It swaps a sample as an array of u64, since
+ * the layout depends on the attribute. After that the two halves of a word of two u32 are
+ * exchanged, bytes are reversed in groups of eight, and bit-fields still have the other
+ * machine's layout. With evsel->needs_swap evsel__parse_sample() corrects the values that
+ * it reads. But it corrects some of them in place, so a second call breaks them again.
+ * And code that reads raw data by a format, or writes the event out again, gets values
+ * that were not corrected.
  *
- * So all of an event becomes this machine's right behind the swap, before anybody looks
- * at it, and needs_swap is true for no longer than that takes. Raw data of tracepoints
- * are swapped by their formats, which are to say so then (byte_order__set_formats()).
+ * So an event is converted as a whole right after the swap, before any other code reads
+ * it. needs_swap is true only during the conversion. The raw data of tracepoints is
+ * swapped by means of the formats. The formats must say then that the data is native
+ * (byte_order__set_formats()).
  *
- * The features in the header are swapped value by value when they are read. What is
- * copied out of a file or a pipe without being an event goes through
+ * header.c swaps the features of the header value by value when it reads them. Features
+ * and formats that are only copied from a file or a pipe are converted by
  * byte_order__feature() and byte_order__tracing_data().
  *
- * Nothing changes its size, so all of it is done in place. Bytes that nobody knows the
- * layout of stay as they are: raw data that are no tracepoint's, structures in those of a
+ * The conversion changes no size, so it works in place. Bytes of unknown layout stay as
+ * they are: raw data that is not a tracepoint's, structures in the raw data of a
  * tracepoint, AUX data, and copies of a stack.
  */
 #include <errno.h>
@@ -50,7 +53,7 @@
 #include "trace-event.h"
 #endif
 
-/* The raw data of a tracepoint have no more than the alignment of a u32 */
+/* Byte by byte: a value in the raw data of a tracepoint may not be aligned */
 static void swap_value(u8 *p, size_t size)
 {
 	u8 *end = p + size - 1, byte;
@@ -62,14 +65,14 @@ static void swap_value(u8 *p, size_t size)
 	}
 }
 
-/* Of a word of two 32-bit values that was swapped as a whole */
+/* Finish the swap of a word of two 32-bit values that was swapped as one u64 */
 static void exchange_halves(__u64 *word)
 {
 	*word = *word << 32 | *word >> 32;
 }
 
 #ifdef HAVE_LIBTRACEEVENT
-/* Structures are not described any further */
+/* The format does not describe the members of a structure */
 static bool field_is_struct(const struct tep_format_field *field)
 {
 	return !(field->flags & TEP_FIELD_IS_POINTER) &&
@@ -77,14 +80,15 @@ static bool field_is_struct(const struct tep_format_field *field)
 }
 
 /*
- * Of dynamic arrays libtraceevent mostly does not know. The first word that fits counts;
- * what has none, another typedef, is taken for bytes.
+ * libtraceevent mostly has no element size for dynamic arrays. Then the type gives it: the
+ * first word of the list that is in the type counts. If there is none, as with other
+ * typedefs, the elements are taken for bytes.
  */
 static size_t element_size(const struct tep_format_field *field)
 {
 	static const struct {
 		const char	*word;
-		size_t		size;	/* 0: that of a long */
+		size_t		size;	/* 0: the size of a long */
 	} types[] = {
 		{ "*", 0 }, { "enum ", 4 },
 		{ "64", 8 }, { "32", 4 }, { "16", 2 }, { "8", 1 },
@@ -142,7 +146,7 @@ static void native_raw(const struct evsel *evsel, struct tep_handle *tep, u8 *ra
 	if (!tp && evsel->core.attr.type != PERF_TYPE_TRACEPOINT)
 		return;
 
-	/* Of a pipe events are known before their formats are */
+	/* In a pipe the events come before their formats, so tp_format may not be set */
 	if (!tp && tep)
 		tp = tep_find_event(tep, evsel->core.attr.config);
 	if (!tp)
@@ -161,7 +165,7 @@ static void native_raw(const struct evsel *evsel __maybe_unused,
 }
 #endif
 
-/* The fields in front of that one have a word each */
+/* Exchange the halves of @field; each field of @before that is there takes one word */
 static void exchange_in_sample(union perf_event *event, u64 type, u64 field, u64 before)
 {
 	if (type & field)
@@ -169,9 +173,9 @@ static void exchange_in_sample(union perf_event *event, u64 type, u64 field, u64
 }
 
 /*
- * Bit-fields, raw and AUX data the parser sets right where they are, and it finds the rest.
- * What it cannot parse nobody else is to try: half of it may be swapped, and then it could
- * be parsed, as another sample.
+ * The parser converts bit-fields, raw data and AUX data in place, and finds the other
+ * parts. If it fails, the sample must not be parsed again: it may be converted in part, and
+ * could be parsed as a different sample.
  */
 static bool native_sample(struct evsel *evsel, struct tep_handle *tep, union perf_event *event)
 {
@@ -197,14 +201,17 @@ static bool native_sample(struct evsel *evsel, struct tep_handle *tep, union per
 		native_raw(evsel, tep, sample.raw_data, sample.raw_size);
 	}
 	if (sample.user_stack.data) {
-		/* In front of it is how much there is room for, behind it what is used */
+		/* The word in front of the copy is its size. The session has swapped the copy. */
 		memcpy(&size, sample.user_stack.data - sizeof(u64), sizeof(u64));
 		mem_bswap_64(sample.user_stack.data, round_down(size, sizeof(u64)));
 	}
 	return true;
 }
 
-/* Of perf inject they are; what others have behind the name are zeros */
+/*
+ * Of the events that perf writes itself only build IDs can have a sample_id, if they are
+ * from perf inject. Others may have zeros behind the name, which stay zeros.
+ */
 static bool has_sample_id(const struct evsel *evsel, const union perf_event *event)
 {
 	size_t size = offsetof(struct perf_record_header_build_id, filename);
@@ -232,7 +239,7 @@ static void native_sample_id(const struct evsel *evsel, union perf_event *event)
 		exchange_halves(end - (type & PERF_SAMPLE_IDENTIFIER ? 2 : 1));
 }
 
-/* All are numbers but for the filter of Intel PT, which is text and not always there */
+/* All values are numbers, except the filter of Intel PT: this text is swapped back */
 static void native_auxtrace_info(union perf_event *event)
 {
 	struct perf_record_auxtrace_info *info = &event->auxtrace_info;
@@ -250,15 +257,15 @@ static void native_auxtrace_info(union perf_event *event)
 }
 
 /**
- * byte_order__event - finish what swapping an event has begun
+ * byte_order__event - finish the conversion of an event that was swapped
  * @evlist: the events of the session
- * @tep: the formats of tracepoints that have no tp_format, or NULL. Without a format the
- *	data of a tracepoint stay as they are: nobody can take anything out of them
- * @event: an event of the other endianness, as its swap has left it
+ * @tep: formats for tracepoints that have no tp_format, or NULL. Without a format the raw
+ *	data of a tracepoint stays as it is: no code can read its fields either
+ * @event: an event of the other endianness, swapped by the session
  *
- * To be called once for each event, before anybody parses it.
+ * Call it once for each event, before the event is parsed.
  *
- * Return: false for a sample that has not in it what it says; it is not to be parsed.
+ * Return: false if the event is a malformed sample, which must not be parsed.
  */
 bool byte_order__event(struct evlist *evlist, struct tep_handle *tep, union perf_event *event)
 {
@@ -281,11 +288,11 @@ bool byte_order__event(struct evlist *evlist, struct tep_handle *tep, union perf
 }
 
 /**
- * byte_order__set_formats - tell the formats of tracepoints that their data are native
- * @session: session whose formats have just been read, if it has any
+ * byte_order__set_formats - note in the formats that the raw data of tracepoints is native
+ * @session: a session that has just read its formats, if it has any
  *
- * A plugin of libtraceevent that takes this for the endianness of the machine that was
- * recorded, to find bit-fields in a number, will look for them in the wrong place.
+ * A plugin of libtraceevent may take this for the endianness of the recorded machine, to
+ * find bit-fields in a number. Such a plugin then shows wrong bits.
  */
 void byte_order__set_formats(struct perf_session *session)
 {
@@ -298,7 +305,7 @@ void byte_order__set_formats(struct perf_session *session)
 #endif
 }
 
-/* What is left of a feature, or of the formats of tracepoints */
+/* The part of a feature, or of the tracing data, that is not converted yet */
 struct rest {
 	u8	*p;
 	size_t	size;
@@ -344,13 +351,14 @@ static const char *end_of_group(const char *fmt)
 }
 
 /*
- * What @fmt says, to its end or that of the group that it begins in:
+ * Convert values as @fmt describes them, up to its end, or up to the end of the group if
+ * @fmt points into one:
  *
  *	4 8	a u32, a u64
- *	s l	bytes behind a u32, a u64 that says how many they are
- *	z	bytes up to a zero
- *	b	a bitmap: words of 64 bits, behind a u64 that says how many bits they have
- *	(...)	this as often as the number in front of it says
+ *	s l	a u32 or a u64 with a number of bytes, then the bytes
+ *	z	a string with its NUL
+ *	b	a bitmap: a u64 with a number of bits, then words of 64 bits
+ *	(...)	a group, repeated as often as the number in front of it says
  */
 static bool native_values(struct rest *rest, const char *fmt)
 {
@@ -395,7 +403,7 @@ static bool native_values(struct rest *rest, const char *fmt)
 	return true;
 }
 
-/* As they are written in header.c, but for what native_feature() does by itself */
+/* As header.c writes them; byte_order__feature() handles the features that are not here */
 static const char *const feature_formats[HEADER_LAST_FEATURE] = {
 	[HEADER_HOSTNAME]	  = "s",
 	[HEADER_OSRELEASE]	  = "s",
@@ -416,7 +424,7 @@ static const char *const feature_formats[HEADER_LAST_FEATURE] = {
 	[HEADER_MEM_TOPOLOGY]	  = "888(88b)",
 	[HEADER_CLOCKID]	  = "8",
 	[HEADER_DIR_FORMAT]	  = "8",
-	/* Of BPF programs nothing is known but that there are none, as mostly */
+	/* A number of BPF programs, mostly 0. The layout of a program is not known here. */
 	[HEADER_BPF_PROG_INFO]	  = "4",
 	[HEADER_BPF_BTF]	  = "4",
 	[HEADER_COMPRESSED]	  = "44444",
@@ -426,7 +434,7 @@ static const char *const feature_formats[HEADER_LAST_FEATURE] = {
 	[HEADER_PMU_CAPS]	  = "4(4(ss)s)",
 };
 
-/* Each event: its attribute, the number of its ids, its name, and the ids */
+/* Each event has its attribute, the number of its ids, its name, and the ids */
 static int native_event_desc(struct rest *rest)
 {
 	u64 nr, attr_size, nr_ids, id;
@@ -434,7 +442,7 @@ static int native_event_desc(struct rest *rest)
 	if (!native_u32(rest, &nr) || !native_u32(rest, &attr_size) ||
 	    attr_size < PERF_ATTR_SIZE_VER0)
 		return -EINVAL;
-	/* Fields that a later perf has added nobody knows here */
+	/* A later perf has added fields, and their layout is not known here */
 	if (attr_size > sizeof(struct perf_event_attr))
 		return -EOPNOTSUPP;
 
@@ -458,7 +466,7 @@ static int native_event_desc(struct rest *rest)
 	return 0;
 }
 
-/* How many CPUs there are is in a feature of its own; the ends are of later perfs */
+/* The number of CPUs is in HEADER_NRCPUS. An older perf ends the feature earlier. */
 static bool native_cpu_topology(struct rest *rest, u32 nr_cpus)
 {
 	bool good = native_values(rest, "4(s)4(s)");
@@ -477,15 +485,15 @@ static bool native_cpu_topology(struct rest *rest, u32 nr_cpus)
 }
 
 /**
- * byte_order__feature - make a feature of the header this machine's
- * @feat: which one, a HEADER_*
- * @data: what the other machine has written
- * @size: of @data, in bytes
- * @nr_cpus: how many CPUs that machine has, as its HEADER_NRCPUS says
+ * byte_order__feature - convert a feature of the header
+ * @feat: the number of the feature, HEADER_*
+ * @data: the feature, as the other machine has written it
+ * @size: the size of @data, in bytes
+ * @nr_cpus: the number of CPUs of the other machine, from its HEADER_NRCPUS
  *
- * Return: 0, -EOPNOTSUPP for a feature whose layout is not known here, as that of BPF
- * programs, or which has more at its end, or -EINVAL if @data ends too early. @data is not
- * to be used then.
+ * Return: 0, -EOPNOTSUPP if the layout is not known here (BPF programs), or if the feature
+ * has more data at its end, or -EINVAL if @data ends too early. @data must not be used
+ * after an error.
  */
 int byte_order__feature(u64 feat, void *data, size_t size, u32 nr_cpus)
 {
@@ -513,20 +521,20 @@ int byte_order__feature(u64 feat, void *data, size_t size, u32 nr_cpus)
 	}
 	if (!good)
 		return -EINVAL;
-	/* An event of a pipe may be filled up */
+	/* A pipe may have padding behind the feature */
 	return memchr_inv(rest.p, 0, rest.size) ? -EOPNOTSUPP : 0;
 }
 
 /**
- * byte_order__tracing_data - make the formats of tracepoints this machine's
- * @data: what record_tracing_data() has written on the other machine
- * @size: of @data, in bytes
+ * byte_order__tracing_data - convert the formats of tracepoints
+ * @data: the output of record_tracing_data() on the other machine
+ * @size: the size of @data, in bytes
  *
- * The formats are text, but their sizes and numbers are not. They say which endianness
- * they are of, for whoever reads the tracepoints' data.
+ * The formats are text, but their sizes and numbers are not. A flag has the endianness of
+ * the raw data, and is converted, too.
  *
- * Return: 0, or -EINVAL if @data is no such thing, or ends too early. It is not to be
- * used then.
+ * Return: 0, or -EINVAL if @data has no formats or ends too early. @data must not be used
+ * after an error.
  */
 int byte_order__tracing_data(void *data, size_t size)
 {
@@ -541,11 +549,11 @@ int byte_order__tracing_data(void *data, size_t size)
 		return 0;
 
 	rest.p[0] = host_is_bigendian();
-	/* and the size of a long; then that of a page, two headers, and the formats */
+	/* The flag, and the size of a long. Then: a page's size, two headers, the formats. */
 	skip(&rest, 2);
 	if (!native_values(&rest, "4zlzl4(l)4(z4(l))ss"))
 		return -EINVAL;
-	/* the names of tasks */
+	/* The names of tasks */
 	if (atof(version) >= 0.6 && !native_values(&rest, "l"))
 		return -EINVAL;
 	return 0;
@@ -585,15 +593,16 @@ static int read_formats(struct perf_session *session __maybe_unused,
 #endif
 
 /**
- * byte_order__learn_formats - make formats native that are passed on, and know them
- * @session: where they are from; of this machine's endianness they stay as they are
- * @data: what byte_order__tracing_data() takes
- * @size: of @data, in bytes
+ * byte_order__learn_formats - convert formats that are passed on, and parse them
+ * @session: the session; the data of this machine's endianness stays as it is
+ * @data: the formats, see byte_order__tracing_data()
+ * @size: the size of @data, in bytes
  *
- * Who only passes on what comes through a pipe does not read its formats, but by them the
- * raw data of samples behind them become native.
+ * A command that passes a pipe on does not parse its formats. But the raw data of the
+ * samples that follow cannot be converted without them.
  *
- * Return: 0, -EINVAL if they are malformed, which is told, or what memfd_create() has.
+ * Return: 0, -EINVAL after a message if the formats are malformed, or the error of
+ * memfd_create().
  */
 int byte_order__learn_formats(struct perf_session *session, void *data, size_t size)
 {
@@ -608,10 +617,10 @@ int byte_order__learn_formats(struct perf_session *session, void *data, size_t s
 }
 
 /**
- * byte_order__lacks_formats - are there tracepoints whose raw data stayed as they were
- * @session: session of which all events were read
+ * byte_order__lacks_formats - could the raw data of tracepoints not be converted?
+ * @session: the session, with all its events read
  *
- * Return: true where it is of the other endianness, has a tracepoint, and had no formats.
+ * Return: true if its endianness is the other one, and it has a tracepoint, but no formats.
  */
 bool byte_order__lacks_formats(struct perf_session *session)
 {

@@ -2,22 +2,22 @@
 /*
  * Read a file ahead, to find the user callchain of a sample.
  *
- * A sample is due, and the record that has its user callchain was not read yet: see
- * callchain-defer.c. So look on from where the reader is. Of all events but those
- * records only the header is looked at. Each record on the way is put into the table,
- * and when the next one is missed the search goes on where this one ended. So the file
- * is gone through once, and not at all as long as each record is read before its sample
- * is due. Only for a record that does not exist the file is looked at to its end: after
- * that there is nothing more to look at.
+ * If a sample is due, and the record with its user callchain was not read yet
+ * (callchain-defer.c), this code searches the file from the position of the reader. It
+ * adds each record that it finds to the table. Of other events it reads only the header.
+ * The next search continues where this one ended, so the file is searched once. If each
+ * record is read before its sample is due, there is no search. A record that does not
+ * exist costs a search to the end of the file, after which nothing is left to search.
  *
- * The events of a compressed file are in blocks. A block that is met here is
- * decompressed here, and left for the reader, who finds it when it comes there.
+ * The events of a compressed file are in blocks. The search decompresses a block that it
+ * comes to, and keeps it for the reader.
  *
- * Of a directory all files are looked at in turn.
+ * The files of a directory are searched in turn.
  *
- * The file has a mapping of its own here: in the reader's the events of the other
- * endianness are swapped up to where it is, and on 32 bits it moves on. Errors in the
- * file end the search without a word. The reader comes to the same place, and tells.
+ * The search maps the file by itself. The reader's mapping cannot be shared: the reader
+ * swaps events of the other endianness in place, and on 32 bits it maps only a part of
+ * the file. An error in the file ends the search without a message. The reader comes to
+ * the same place later, and reports the error.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -36,14 +36,14 @@
 #include "tool.h"
 #include "util.h"
 
-/* As much as the reader maps: all of it, where there are the addresses for that */
+/* Map as much as the reader does: all of the file if there are enough addresses */
 #if BITS_PER_LONG == 64
 #define WINDOW_SIZE	ULLONG_MAX
 #else
 #define WINDOW_SIZE	(32ULL << 20)
 #endif
 
-/* @len bytes of the file at @pos, or NULL */
+/* Get @len bytes of the file at @pos; NULL if they are behind the end, or cannot be mapped */
 static char *ahead__bytes(struct callchain_ahead *ahead, u64 pos, size_t len)
 {
 	if (pos > ahead->end || len > ahead->end - pos)
@@ -64,7 +64,7 @@ static char *ahead__bytes(struct callchain_ahead *ahead, u64 pos, size_t len)
 	return ahead->map + (pos - ahead->map_pos);
 }
 
-/* An event of which all is there, its header in the order of bytes of this machine */
+/* A complete event. @header is in this machine's byte order, @data is as in the file. */
 struct ahead_event {
 	struct perf_event_header header;
 	char			 *data;
@@ -79,7 +79,7 @@ static bool ahead__header(const struct callchain_ahead *ahead, struct ahead_even
 	return ev->header.size >= sizeof(ev->header);
 }
 
-/* The next event, of the block or behind it; false where there is none */
+/* Get the next event, from the block or from the file; false if there is none */
 static bool ahead__event(struct callchain_ahead *ahead, struct ahead_event *ev)
 {
 	size_t left = ahead->block ? ahead->block->size - ahead->head : 0;
@@ -93,7 +93,7 @@ static bool ahead__event(struct callchain_ahead *ahead, struct ahead_event *ev)
 			return true;
 	}
 
-	/* What is left of the block is the begin of an event that the next one goes on with */
+	/* The rest of the block, if any, is the begin of an event; the next block has its end */
 	ev->data = ahead__bytes(ahead, ahead->pos, sizeof(ev->header));
 	ev->in_block = false;
 	if (!ev->data || !ahead__header(ahead, ev))
@@ -102,7 +102,7 @@ static bool ahead__event(struct callchain_ahead *ahead, struct ahead_event *ev)
 	return ev->data;
 }
 
-/* What follows an event without being part of it, which the reader skips, too */
+/* The size of data behind an event that header.size does not count. The reader skips it, too. */
 static u64 ahead__skip(const struct callchain_ahead *ahead, const struct ahead_event *ev)
 {
 	bool needs_swap = ahead->session->header.needs_swap;
@@ -145,7 +145,7 @@ static int ahead__record(struct callchain_ahead *ahead, const struct ahead_event
 	return err;
 }
 
-/* The next block, which begins with what is left of this one */
+/* Decompress the next block; the rest of the current block is copied to its begin */
 static bool ahead__decompress(struct callchain_ahead *ahead, const struct ahead_event *ev)
 {
 	struct decomp_data *data = ahead->decomp_data;
@@ -156,7 +156,7 @@ static bool ahead__decompress(struct callchain_ahead *ahead, const struct ahead_
 
 	if (perf_session__decompress(ahead->session, data, ahead->head, (void *)ev->data,
 				     ev->header.size, ahead->pos, ahead->path)) {
-		/* The reader is not to try it anew, with what is left of the stream */
+		/* The stream is broken: the reader must not try the same block again */
 		data->failed = true;
 		return false;
 	}
@@ -165,14 +165,14 @@ static bool ahead__decompress(struct callchain_ahead *ahead, const struct ahead_
 	return true;
 }
 
-/* Look on until a record was put into the table: 1, or 0 at the end */
+/* Search until a record was added to the table. Returns 1, 0 at the end, or an error. */
 static int ahead__next(struct callchain_ahead *ahead)
 {
 	struct ahead_event ev;
 	int err = 0;
 	u64 size;
 
-	/* The reader went on */
+	/* The reader has overtaken the search, which continues from the reader's position */
 	if (ahead->pos < *ahead->read_pos) {
 		ahead->pos = *ahead->read_pos;
 		ahead->block = ahead->decomp_data->decomp_last;
@@ -186,7 +186,7 @@ static int ahead__next(struct callchain_ahead *ahead)
 		}
 		if (ev.header.type == PERF_RECORD_CALLCHAIN_DEFERRED) {
 			err = ahead__record(ahead, &ev);
-			/* What is wrong with it is told when it is read */
+			/* The reader will report a malformed record */
 			err = err == -EINVAL ? 0 : err ?: 1;
 		}
 
@@ -200,10 +200,10 @@ static int ahead__next(struct callchain_ahead *ahead)
 }
 
 /**
- * callchain_ahead__next - look on in the files of a session
+ * callchain_ahead__next - search the files of a session for the next record
  * @arg: the session
  *
- * Return: 1 when a record was put into the table, 0 when there is none that was not, or
+ * Return: 1 if a record was added to the table, 0 if no record is left in the files, or
  * a negative error.
  */
 int callchain_ahead__next(void *arg)
@@ -224,15 +224,15 @@ int callchain_ahead__next(void *arg)
 }
 
 /**
- * callchain_ahead__start - a reader is going to read a file
- * @ahead: of that file; where it is, what it has and its end are set
- * @session: whose reader that is
+ * callchain_ahead__start - prepare the search of a file, before its reader starts
+ * @ahead: the search; the caller has set path, fd, read_pos, decomp_data, pos and end
+ * @session: the session that reads the file
  */
 void callchain_ahead__start(struct callchain_ahead *ahead, struct perf_session *session)
 {
 	struct stat st;
 
-	/* To read a mapping behind the end of its file is fatal */
+	/* An access to a mapping behind the end of the file raises SIGBUS */
 	if (fstat(ahead->fd, &st))
 		st.st_size = 0;
 	ahead->end = min_t(u64, ahead->end, st.st_size);
@@ -242,8 +242,8 @@ void callchain_ahead__start(struct callchain_ahead *ahead, struct perf_session *
 }
 
 /**
- * callchain_ahead__end - forget a file
- * @ahead: of that file; the stacks of its records have been forgotten
+ * callchain_ahead__end - end the search of a file, and unmap the file
+ * @ahead: the search; the table must not have stacks of this file any more
  */
 void callchain_ahead__end(struct callchain_ahead *ahead)
 {

@@ -10,22 +10,22 @@ struct decomp;
 struct decomp_data;
 struct perf_session;
 
-/* One file that a session reads, ahead of its reader */
+/* The search of one file, ahead of its reader */
 struct callchain_ahead {
 	struct list_head	list;
 	struct perf_session	*session;
 	const char		*path;
 	int			fd;
-	/* where the reader is, and what it has decompressed */
+	/* the position of the reader, and its decompressed blocks */
 	const u64		*read_pos;
 	struct decomp_data	*decomp_data;
-	/* the next event to look at, and the end of the data */
+	/* the file offset of the next event, and the end of the data */
 	u64			pos;
 	u64			end;
-	/* the block at whose events it looks before that one, and the next of these */
+	/* the current block, whose events come before @pos, and the offset of the next one */
 	struct decomp		*block;
 	size_t			head;
-	/* what is mapped */
+	/* the mapped part of the file */
 	char			*map;
 	u64			map_pos;
 	size_t			map_len;

@@ -1,47 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Deferred user callchains: bring the samples and their user stacks together.
+ * Deferred user callchains: merge the samples with their user stacks.
  *
- * A sample that was written before its user stack could be walked has a callchain
- * that ends in PERF_CONTEXT_USER_DEFERRED and a cookie. The stack comes in a
- * PERF_RECORD_CALLCHAIN_DEFERRED with the same tid and cookie.
+ * If the kernel cannot walk the user stack when it writes a sample, the sample's
+ * callchain ends in PERF_CONTEXT_USER_DEFERRED and a cookie. The stack comes in a
+ * PERF_RECORD_CALLCHAIN_DEFERRED with the same tid and cookie. That is the "record"
+ * in this file.
  *
- * There is one table of stacks, by (machine, tid, cookie):
+ * One table holds the stacks. Its key is (machine, tid, cookie):
  *
- *   a record is read	    its stack is put into the table. Where there is one with
- *			    the same key already, the longer one stays.
- *   a sample is delivered  its stack is looked up, and merged. Samples are delivered
- *			    in the order of their times, among all other events, so
- *			    they have the comm and the maps of the moment when they
- *			    were taken.
- *   a record is delivered  it is then that its stack is old: no sample that is yet to
- *			    be delivered was taken before it. But a task may have been
- *			    sampled again between the walk and the end of that kernel
- *			    entry. So the last stack of each task stays until its next
- *			    one is delivered, or the task exits. All before it go.
+ *   A record is read:	     Its stack goes into the table. If there is a stack with the
+ *			     same key already, the longer stack stays.
+ *   A sample is delivered:  Its stack is looked up and merged. All events are delivered
+ *			     in time order, so the comm and the maps are those of the
+ *			     time when the sample was taken.
+ *   A record is delivered:  All samples before the walk have been delivered. But the task
+ *			     may be sampled again between the walk and the end of that
+ *			     kernel entry, with the same cookie. So the latest stack of
+ *			     each task stays until the next record of the task is
+ *			     delivered, or the task exits. Older stacks are deleted.
  *
- * The kernel writes the record behind its samples, into the same buffer, before the
- * task leaves the CPU: it is nearly always in the table when the sample is due. It need
- * not be where a sample is delivered as soon as it is read, and in files of kernels
- * that write the records of tasks that sleep when these wake up:
+ * Our kernel writes the record after its samples, into the same buffer, before the task
+ * leaves the CPU. So the record is nearly always in the table when the sample is due.
+ * There are two exceptions: the tool may deliver each sample as soon as it is read, and
+ * other kernels write the record of a sleeping task only when the task wakes up. Then:
  *
- *   A file is read ahead, from where its reader is to the record that is missed
+ *   A file is read ahead, from the position of its reader to the missing record
  *   (callchain-ahead.c). All records on the way go into the table.
  *
- *   In a pipe, or live, nothing can be read ahead. The flush of the ordered queue stops
- *   at the sample, and tries again the next time (ORDERED_EVENTS__HOLD). It stops for a
- *   second of the events' own time at most, and not when the queue has grown to 512 MiB.
- *   Then the sample is delivered without, and one line says so.
+ *   A pipe or a live session cannot be read ahead. The flush of the ordered queue stops
+ *   at the sample, and the next flush tries again (ORDERED_EVENTS__HOLD). The sample
+ *   waits for one second of the events' own time at most, and only until the queue has
+ *   grown to 512 MiB. Then it is delivered without its user frames, and one line says so.
  *
- * A merged sample has its kernel frames, PERF_CONTEXT_USER and all of the user frames:
- * the kernel has held each part against its own limit. Where there is no stack the last
- * word is PERF_CONTEXT_USER_DEFERRED, and whatever resolves the callchain puts a frame
- * there that says so (callchain_defer__append_missing()). The cookie is never left in the
- * callchain of a sample that was meant to be merged.
+ * A merged sample has its kernel frames, PERF_CONTEXT_USER and all of the user frames.
+ * The kernel has applied a limit to each part already. If the stack is missing, the last
+ * word of the callchain is PERF_CONTEXT_USER_DEFERRED, and the code that resolves the
+ * callchain adds a frame that says so (callchain_defer__append_missing()). The cookie
+ * never stays in a callchain that was to be merged, not even if the sample is malformed.
  *
- * The input is not trusted. A record is held against its own length before anything in
- * it is used. The table has one entry a record at most, so its memory is bounded by the
- * size of the input.
+ * The input is not trusted. A record is checked against its own length before it is
+ * used. The table has at most two entries for each record, for the stack and for its
+ * task, so the size of the input bounds the memory.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -66,14 +66,14 @@
 #include "ordered-events.h"
 #include "sample.h"
 
-/* For how long and in how much memory samples wait where nothing can be read ahead */
+/* The limits of the wait for a record if the input cannot be read ahead */
 #define MAX_WAIT_NSEC	NSEC_PER_SEC
 #define MAX_WAIT_BYTES	(512ULL << 20)
 
-/* How many lists a new table has, as a power of 2 */
+/* A new table has 2^MIN_BITS lists */
 #define MIN_BITS	10
 
-/* header.size is 16 bits wide */
+/* header.size has 16 bits */
 #define MAX_EVENT_SIZE	((size_t)USHRT_MAX + 1)
 
 struct defer_key {
@@ -82,7 +82,7 @@ struct defer_key {
 	u32	machine_pid;
 };
 
-/* A user stack. With the cookie 0, which is none: what is known of a task. */
+/* A user stack. No stack has the cookie 0: an entry with this cookie stands for a task. */
 struct defer_stack {
 	struct hlist_node	node;
 	struct defer_key	key;
@@ -90,10 +90,10 @@ struct defer_stack {
 		struct {
 			u64		nr;
 			const u64	*ips;
-			/* @ips, where the record does not stay in memory */
+			/* the memory of @ips, if the record does not stay in memory */
 			u64		*copy;
 		};
-		/* the last stack of the task that was delivered */
+		/* the task's latest stack whose record was delivered */
 		struct defer_stack	*last;
 	};
 };
@@ -101,26 +101,26 @@ struct defer_stack {
 struct callchain_defer {
 	struct evlist		 *evlist;
 	struct events_stats	 *stats;
-	/* the table: it has as many lists as stacks, or up to twice as many */
+	/* the table: lists are added when there are more stacks than lists */
 	struct hlist_head	 *lists;
 	unsigned int		 bits;
 	size_t			 nr_stacks;
-	/* stacks that went, for the next ones */
+	/* deleted stacks, whose memory is used again */
 	struct hlist_head	 spare;
 	u64			 seed;
 	callchain_defer__ahead_t ahead;
 	void			 *ahead_arg;
 	bool			 bad_record_warned;
 	bool			 bound_warned;
-	/* of the sample that is delivered: the longest callchain and the longest record */
+	/* the merged callchain, with room for the longest callchain and the longest record */
 	struct ip_callchain	 *chain;
 };
 
 /**
- * evlist__has_deferred_callchain - may there be deferred user callchains?
+ * evlist__has_deferred_callchain - can the samples have deferred user callchains?
  * @evlist: events, as they were opened or read
  *
- * Return: whether one of them has one of the two attribute bits.
+ * Return: true if an event has attr.defer_callchain or attr.defer_output.
  */
 bool evlist__has_deferred_callchain(struct evlist *evlist)
 {
@@ -133,7 +133,7 @@ bool evlist__has_deferred_callchain(struct evlist *evlist)
 	return false;
 }
 
-/* Seeded, so that no file can be made whose keys all meet in one list */
+/* With a seed, so that nobody can write a file whose keys all go into one list */
 static struct hlist_head *defer_list(const struct callchain_defer *cd,
 				     const struct defer_key *key)
 {
@@ -149,7 +149,7 @@ static struct hlist_head *defer_lists__new(unsigned int bits)
 	return calloc((size_t)1 << bits, sizeof(struct hlist_head));
 }
 
-/* Without memory the lists stay, and get longer */
+/* If there is no memory, the number of lists stays, and the lists get longer */
 static void defer_lists__grow(struct callchain_defer *cd)
 {
 	struct hlist_head *lists = defer_lists__new(cd->bits + 1), *old = cd->lists;
@@ -170,13 +170,13 @@ static void defer_lists__grow(struct callchain_defer *cd)
 }
 
 /**
- * callchain_defer__new - the deferred user callchains of one input
- * @evlist: the events of the input, which may come to be known later
- * @stats: where to count what became of them
+ * callchain_defer__new - make a table for the deferred user callchains of one input
+ * @evlist: the events of the input; they may be added later
+ * @stats: counts merged, missing and malformed callchains
  *
- * One thread at a time may use it.
+ * Only one thread at a time may use the table.
  *
- * Return: the new one, or NULL without memory.
+ * Return: the table, or NULL if there is no memory.
  */
 struct callchain_defer *callchain_defer__new(struct evlist *evlist,
 					     struct events_stats *stats)
@@ -212,8 +212,8 @@ static void defer_stack__delete(struct callchain_defer *cd, struct defer_stack *
 }
 
 /**
- * callchain_defer__finish - all of the input was delivered
- * @cd: its stacks, which are forgotten, or NULL
+ * callchain_defer__finish - forget all stacks, when all of the input was delivered
+ * @cd: the table, or NULL
  */
 void callchain_defer__finish(struct callchain_defer *cd)
 {
@@ -233,8 +233,8 @@ void callchain_defer__finish(struct callchain_defer *cd)
 }
 
 /**
- * callchain_defer__delete - forget all of the deferred user callchains of an input
- * @cd: these, or NULL; the callchain of a merged sample is gone, too
+ * callchain_defer__delete - delete the table of an input
+ * @cd: the table, or NULL; the callchain of the last merged sample is freed, too
  */
 void callchain_defer__delete(struct callchain_defer *cd)
 {
@@ -248,10 +248,10 @@ void callchain_defer__delete(struct callchain_defer *cd)
 }
 
 /**
- * callchain_defer__set_ahead - say how to find records that were not read yet
- * @cd: the stacks of an input
- * @ahead: reads on to the next record, or NULL where that cannot be done
- * @arg: for @ahead
+ * callchain_defer__set_ahead - set the function that finds records which were not read yet
+ * @cd: the table
+ * @ahead: reads ahead to the next record; NULL if the input cannot be read ahead
+ * @arg: the argument of @ahead
  */
 void callchain_defer__set_ahead(struct callchain_defer *cd, callchain_defer__ahead_t ahead,
 				void *arg)
@@ -308,13 +308,13 @@ static struct defer_key defer_key(const struct perf_sample *sample, u64 cookie)
 
 /**
  * callchain_defer__add - put the stack of a record into the table
- * @cd: the stacks of the input
- * @event: a PERF_RECORD_CALLCHAIN_DEFERRED in the order of bytes of this machine
- * @copy: @event does not stay where it is until callchain_defer__finish()
+ * @cd: the table
+ * @event: a PERF_RECORD_CALLCHAIN_DEFERRED in this machine's byte order
+ * @copy: copy the stack, because @event is freed before callchain_defer__finish()
  *
- * It may be added more than once.
+ * The same record may be added more than once.
  *
- * Return: 0, -EINVAL when there is something wrong with the record, or -ENOMEM.
+ * Return: 0, -EINVAL if the record is malformed, or -ENOMEM.
  */
 int callchain_defer__add(struct callchain_defer *cd, union perf_event *event, bool copy)
 {
@@ -324,7 +324,7 @@ int callchain_defer__add(struct callchain_defer *cd, union perf_event *event, bo
 	struct defer_key key;
 	u64 *ips = NULL;
 
-	/* It holds the record against its length */
+	/* The parser checks the record against its length */
 	if (evlist__parse_sample(cd->evlist, event, &sample) || !sample.deferred_cookie)
 		return -EINVAL;
 
@@ -354,14 +354,16 @@ int callchain_defer__add(struct callchain_defer *cd, union perf_event *event, bo
 }
 
 /**
- * callchain_defer__read - a PERF_RECORD_CALLCHAIN_DEFERRED was read
- * @cd: the stacks of the input
+ * callchain_defer__read - handle a PERF_RECORD_CALLCHAIN_DEFERRED that was read
+ * @cd: the table
  * @event: the record
  * @copy: see callchain_defer__add()
- * @file_offset: where it was, for messages
- * @file_path: in which file
+ * @file_offset: the offset of the record, for the warning
+ * @file_path: the file of the record, for the warning, or NULL
  *
- * Return: 0, 1 when the record is malformed and not to be delivered, or -ENOMEM.
+ * The first malformed record is warned of, and each is counted.
+ *
+ * Return: 0, 1 if the record is malformed and must not be delivered, or -ENOMEM.
  */
 int callchain_defer__read(struct callchain_defer *cd, union perf_event *event, bool copy,
 			  u64 file_offset, const char *file_path)
@@ -381,14 +383,14 @@ int callchain_defer__read(struct callchain_defer *cd, union perf_event *event, b
 }
 
 /**
- * callchain_defer__queue_time - the place of an event in the ordered queue
+ * callchain_defer__queue_time - get the time at which an event is queued
  * @event: the event
- * @time: its time
+ * @time: the event's own time
  *
- * A record has its place behind all samples that can name it, also those with
- * the same time that come from another buffer.
+ * A record is queued after all samples that need it. A sample with the same time may
+ * come from another buffer, so the record's time is raised by one.
  *
- * Return: the time to queue it at.
+ * Return: the time for the ordered queue.
  */
 u64 callchain_defer__queue_time(const union perf_event *event, u64 time)
 {
@@ -397,7 +399,10 @@ u64 callchain_defer__queue_time(const union perf_event *event, u64 time)
 	return time;
 }
 
-/* A new last stack of a task, or none when it exits: the one before it goes. */
+/*
+ * A record of the task was delivered: its stack becomes the latest one of the task, and
+ * the stack before it is deleted. With cookie 0 the task exits, and has no latest stack.
+ */
 static int defer_task__push(struct callchain_defer *cd, const struct perf_sample *sample,
 			    u64 cookie)
 {
@@ -417,7 +422,7 @@ static int defer_task__push(struct callchain_defer *cd, const struct perf_sample
 	return 0;
 }
 
-/* May a sample wait for a stack that was not read yet? */
+/* May a sample wait in the ordered queue for a record that was not read yet? */
 static bool defer_may_wait(struct callchain_defer *cd, const struct ordered_events *oe,
 			   const struct perf_sample *sample)
 {
@@ -439,7 +444,7 @@ static bool defer_may_wait(struct callchain_defer *cd, const struct ordered_even
 	return false;
 }
 
-/* The callchain up to the marker, then the user frames or a marker in place of them */
+/* Copy the callchain up to the marker. Then add the user frames, or a marker for none. */
 static void defer_merge(struct callchain_defer *cd, struct perf_sample *sample,
 			u64 marker, const struct defer_stack *stack)
 {
@@ -449,14 +454,14 @@ static void defer_merge(struct callchain_defer *cd, struct perf_sample *sample,
 	memcpy(chain->ips, sample->callchain->ips, marker * sizeof(u64));
 	chain->nr = marker;
 	if (stack) {
-		/* The record is for all events, of which others may go deeper */
+		/* The events share the record, and the limit of this event may be lower */
 		nr = sample->evsel->core.attr.sample_max_stack ?: stack->nr;
 		nr = min(nr, stack->nr);
 		chain->ips[chain->nr++] = PERF_CONTEXT_USER;
 		memcpy(&chain->ips[chain->nr], stack->ips, nr * sizeof(u64));
 		chain->nr += nr;
 	} else {
-		/* The innermost frame of a sample in user space is known without them */
+		/* If the sample hit user space, its ip is the innermost user frame */
 		if (!marker && sample->cpumode == PERF_RECORD_MISC_USER && sample->ip) {
 			chain->ips[chain->nr++] = PERF_CONTEXT_USER;
 			chain->ips[chain->nr++] = sample->ip;
@@ -508,13 +513,13 @@ static int defer_sample(struct callchain_defer *cd, const struct ordered_events 
 }
 
 /**
- * callchain_defer__deliver - an event is due: give a sample its user callchain
- * @cd: the stacks of the input
- * @oe: the queue that it may be flushed from
- * @event: the event that is delivered, of any type
- * @sample: the event, parsed; the callchain of a sample becomes the merged one
+ * callchain_defer__deliver - handle an event that is due: merge the callchain of a sample
+ * @cd: the table
+ * @oe: the ordered queue of the session
+ * @event: the event, of any type
+ * @sample: the parsed event; if it is a sample, it gets the merged callchain
  *
- * Return: 0, ORDERED_EVENTS__HOLD when the event has to wait in @oe for a record that can
+ * Return: 0, ORDERED_EVENTS__HOLD if the event must wait in @oe for a record that can
  * still come, or a negative error.
  */
 int callchain_defer__deliver(struct callchain_defer *cd, const struct ordered_events *oe,
@@ -533,10 +538,10 @@ int callchain_defer__deliver(struct callchain_defer *cd, const struct ordered_ev
 }
 
 /**
- * callchain_defer__nr_events - how many events there were, had nothing been deferred
+ * callchain_defer__nr_events - count the events, as if nothing had been deferred
  * @stats: the counts
  *
- * Return: the number of events that are no records with a user callchain.
+ * Return: the number of events, without the records with deferred user callchains.
  */
 u64 callchain_defer__nr_events(const struct events_stats *stats)
 {
@@ -544,11 +549,11 @@ u64 callchain_defer__nr_events(const struct events_stats *stats)
 }
 
 /**
- * callchain_defer__fprintf_stats - what became of the deferred user callchains
+ * callchain_defer__fprintf_stats - print the counts of deferred user callchains
  * @stats: the counts
- * @fp: where to print them; nothing is printed when there was none
+ * @fp: the output; nothing is printed if no user callchain was deferred
  *
- * Return: the number of bytes.
+ * Return: the number of bytes printed.
  */
 size_t callchain_defer__fprintf_stats(const struct events_stats *stats, FILE *fp)
 {

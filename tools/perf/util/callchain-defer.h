@@ -19,8 +19,8 @@ struct thread;
 union perf_event;
 
 /*
- * What reads an input on from where its reader is: adds the records that it comes
- * to, and returns 1 after one or more of them, 0 at the end, or a negative error.
+ * Reads the input ahead from the position of its reader, and adds the next record to the
+ * table. Returns 1 if a record was added, 0 at the end of the input, or a negative error.
  */
 typedef int (*callchain_defer__ahead_t)(void *arg);
 
@@ -43,7 +43,7 @@ int callchain_defer__deliver(struct callchain_defer *cd, const struct ordered_ev
 u64 callchain_defer__nr_events(const struct events_stats *stats);
 size_t callchain_defer__fprintf_stats(const struct events_stats *stats, FILE *fp);
 
-/* Frames that stand for what is not there */
+/* The frame in place of a missing user callchain */
 #define CALLCHAIN_DEFER__MISSING_NAME	"[user callchain not available]"
 
 struct symbol *callchain_defer__missing_symbol(void);

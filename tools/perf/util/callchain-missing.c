@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The frames that stand for something else than code, where a user callchain was
- * deferred: one says that it is not available, one has the cookie that names it in a
- * sample that is shown as it was recorded. Each has a symbol, in a map of its own, so
- * that everything that shows frames can show them.
+ * Special frames in place of a deferred user callchain.
+ *
+ * One frame says that the user callchain is not available. Another one shows the cookie,
+ * if samples are printed as they were recorded. Both have a symbol, in a map of their
+ * own, so every command that shows frames can show them.
  */
 #include <pthread.h>
 #include "callchain.h"
@@ -30,7 +31,7 @@ static void defer_syms__init(void)
 
 	dso__set_short_name(dso, "[deferred]", false);
 	dso__set_loaded(dso);
-	/* Nobody is to look for its build ID */
+	/* So that no command looks for its build ID */
 	dso__set_hit(dso);
 	defer_missing_sym = symbol__new(0, 1, STB_GLOBAL, STT_FUNC, CALLCHAIN_DEFER__MISSING_NAME);
 	defer_cookie_sym = symbol__new(1, 1, STB_GLOBAL, STT_FUNC, DEFER_COOKIE_NAME);
@@ -63,9 +64,9 @@ static int defer_append(struct callchain_cursor *cursor, struct thread *thread,
 }
 
 /**
- * callchain_defer__missing_symbol - what stands for a user callchain that is not there
+ * callchain_defer__missing_symbol - get the symbol of a missing user callchain
  *
- * Return: a symbol, or NULL when there is no memory for it.
+ * Return: the symbol, or NULL if there is no memory for it.
  */
 struct symbol *callchain_defer__missing_symbol(void)
 {
@@ -74,9 +75,9 @@ struct symbol *callchain_defer__missing_symbol(void)
 }
 
 /**
- * callchain_defer__append_missing - a frame in place of the user callchain
- * @cursor: callchain as far as it was resolved
- * @thread: whose it is
+ * callchain_defer__append_missing - append a frame for a missing user callchain
+ * @cursor: the frames that were resolved so far
+ * @thread: the thread of the sample
  *
  * Return: 0, or a negative error.
  */
@@ -86,10 +87,10 @@ int callchain_defer__append_missing(struct callchain_cursor *cursor, struct thre
 }
 
 /**
- * callchain_defer__append_cookie - the cookie of a callchain that is shown as recorded
- * @cursor: callchain as far as it was resolved
- * @thread: whose it is
- * @cookie: to be shown as what it is
+ * callchain_defer__append_cookie - append a frame that shows the cookie
+ * @cursor: the frames that were resolved so far
+ * @thread: the thread of the sample
+ * @cookie: the cookie, which becomes the address of the frame
  *
  * Return: 0, or a negative error.
  */
@@ -100,10 +101,10 @@ int callchain_defer__append_cookie(struct callchain_cursor *cursor, struct threa
 }
 
 /**
- * callchain_defer__frame_name - what a frame that is no code stands for
+ * callchain_defer__frame_name - get the name of a special frame
  * @node: a frame
  *
- * Return: the text to print, or NULL for an ordinary frame.
+ * Return: the text to print, or NULL if the frame is an ordinary one.
  */
 const char *callchain_defer__frame_name(const struct callchain_cursor_node *node)
 {

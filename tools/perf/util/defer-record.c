@@ -7,14 +7,14 @@
  * task leaves the CPU. The records go to the events with attr.defer_output. This file
  * decides which events get the two bits:
  *
- * - defer_callchain: every event that samples a frame pointer callchain with a user part.
- *   By default where the kernel says, by kernel.perf_event_defer, that it keeps to the
- *   rules that make it as good as an immediate callchain. "--call-graph fp,defer" asks
- *   for it by name, of every kernel that has the bits. "fp,nodefer" forbids it.
+ * - defer_callchain: all events that sample a frame pointer callchain with a user part.
+ *   By default, perf sets it if kernel.perf_event_defer is 1: then the kernel promises
+ *   that a deferred callchain is as good as an immediate one. "--call-graph fp,defer"
+ *   sets it on every kernel that has the bits. "fp,nodefer" forbids it.
  *
- * - defer_output: the dummy event that gets the side-band records. It is added where
- *   there is none, so that nothing that is said of the other events (their maximum
- *   depth, their group, that they are switched off) touches the callchains of all.
+ * - defer_output: the dummy event that gets the side-band records. It is added if there
+ *   is none. An ordinary event would not do: its maximum depth or its group would affect
+ *   the callchains of all events, and so would disabling it.
  */
 #include <errno.h>
 #include <limits.h>
@@ -36,12 +36,12 @@
 #include "util.h"
 
 /**
- * callchain_param__parse_defer_word - parse one of the words that are about deferral
+ * callchain_param__parse_defer_word - parse the words "defer" and "nodefer"
  * @word: a word of a --call-graph option
- * @defer: set when the word is "defer" or "nodefer"
+ * @defer: the mode; set if @word is "defer" or "nodefer"
  *
- * Return: 1 when it was one of them, 0 when it was not, -EINVAL when it is
- * the contrary of what @defer has from an earlier word.
+ * Return: 1 if @word is one of the two, 0 if it is not, -EINVAL if an earlier word
+ * has set @defer to the opposite.
  */
 int callchain_param__parse_defer_word(const char *word, enum callchain_defer_mode *defer)
 {
@@ -69,10 +69,10 @@ static bool is_record_mode(const char *word)
 }
 
 /**
- * callchain_param__refuse_mode - a record mode where there is one already
- * @word: a word of a --call-graph option
+ * callchain_param__refuse_mode - refuse a second record mode
+ * @word: a word of a --call-graph option that has a record mode already
  *
- * Return: true when it is one; that is told then.
+ * Return: true if @word is a record mode, too; then an error was printed.
  */
 bool callchain_param__refuse_mode(const char *word)
 {
@@ -85,14 +85,14 @@ bool callchain_param__refuse_mode(const char *word)
 }
 
 /**
- * callchain_param__split_defer - take the words about deferral out of an option
+ * callchain_param__split_defer - take "defer" and "nodefer" out of an option
  * @arg: argument of --call-graph or of call-graph.record-mode
- * @defer: what the words say, CALLCHAIN_DEFER_AUTO when there is none
+ * @defer: set to the mode, CALLCHAIN_DEFER_AUTO if there is no such word
  *
- * The words and the size may come in any order. Bring what remains into the
- * order "mode[,size]". Deferral implies the mode "fp" when none is given.
+ * The words and the size may come in any order. The other words are put into the
+ * order "mode[,size]". "defer" and "nodefer" imply the mode "fp" if none is given.
  *
- * Return: the remaining words, to be freed by the caller, or NULL on error.
+ * Return: the other words, to be freed by the caller, or NULL on error.
  */
 char *callchain_param__split_defer(const char *arg, enum callchain_defer_mode *defer)
 {
@@ -136,14 +136,14 @@ out:
 }
 
 /**
- * callchain_param__apply_defer - set what the words of an option said about deferral
+ * callchain_param__apply_defer - set the deferral mode of callgraph parameters
  * @param: callgraph parameters, with the record mode set
  * @defer: from callchain_param__split_defer() or callchain_param__parse_defer_word()
  *
- * No word leaves @param as it is, so that "-g" and "--call-graph fp" keep the
- * word given in the configuration.
+ * CALLCHAIN_DEFER_AUTO leaves @param as it is, so "-g" and "--call-graph fp" keep the
+ * mode from the configuration.
  *
- * Return: 0, or -EINVAL when the words and the record mode do not go together.
+ * Return: 0, or -EINVAL if @defer does not go with the record mode.
  */
 int callchain_param__apply_defer(struct callchain_param *param, enum callchain_defer_mode defer)
 {
@@ -161,7 +161,7 @@ int callchain_param__apply_defer(struct callchain_param *param, enum callchain_d
 	return 0;
 }
 
-/* Does the kernel say that it keeps to the rules? */
+/* Does the kernel promise that deferred callchains are as good as immediate ones? */
 static bool defers_by_default(void)
 {
 	static int by_default = -1;
@@ -178,7 +178,7 @@ static bool defers_by_default(void)
 	return by_default;
 }
 
-/* Does it have the attribute bits? */
+/* Does the kernel have the attribute bits? */
 static bool defers_by_name(void)
 {
 	static int by_name = -1;
@@ -205,11 +205,11 @@ static bool callchain_param__defers(const struct callchain_param *param)
 }
 
 /**
- * evlist__may_defer - can there be an event whose user callchain is deferred?
+ * evlist__may_defer - can a user callchain of these events be deferred?
  * @evlist: events that are not configured yet
- * @param: the callgraph parameters for those that have none of their own
+ * @param: the callgraph parameters for events that have none of their own
  *
- * Return: true also for some lists of which none will be.
+ * Return: true if that is possible; the configuration may still decide against it.
  */
 bool evlist__may_defer(struct evlist *evlist, const struct callchain_param *param)
 {
@@ -227,9 +227,9 @@ bool evlist__may_defer(struct evlist *evlist, const struct callchain_param *para
 }
 
 /**
- * evlist__add_output_event - have an event for the deferred callchains of all
+ * evlist__add_output_event - add the event that gets the deferred callchains
  * @evlist: events that are not configured yet
- * @param: the callgraph parameters for those that have none of their own
+ * @param: the callgraph parameters for events that have none of their own
  *
  * Return: 0, or -ENOMEM.
  */
@@ -244,7 +244,7 @@ int evlist__add_output_event(struct evlist *evlist, const struct callchain_param
 /**
  * evsel__config_defer_callchain - let an event's user callchain be deferred
  * @evsel: event with its callgraph configured
- * @param: the callgraph parameters it was configured with
+ * @param: the callgraph parameters of the event
  */
 void evsel__config_defer_callchain(struct evsel *evsel, const struct callchain_param *param)
 {
@@ -257,7 +257,7 @@ static bool evsel__can_defer_callchain(struct evsel *evsel)
 {
 	const struct perf_event_attr *attr = &evsel->core.attr;
 
-	/* The samples of off-cpu time are made by perf, from a stack that BPF took. */
+	/* perf writes the off-cpu samples itself, with stacks from a BPF program. */
 	if (evsel__is_bpf_output(evsel) && evsel__name_is(evsel, OFFCPU_EVENT))
 		return false;
 
@@ -265,15 +265,15 @@ static bool evsel__can_defer_callchain(struct evsel *evsel)
 }
 
 /**
- * evlist__config_defer_output - have the tracking event get the deferred callchains
- * @evlist: events with all else configured
- * @opts: what was asked for
+ * evlist__config_defer_output - let the tracking event get the deferred callchains
+ * @evlist: events, configured but for attr.defer_output
+ * @opts: the options of the recording
  *
- * A record is cut at the maximum depth of the event that it comes with, so that one has
- * the largest of all. Where a sample has a time the records need one, too: what has none
- * is delivered as soon as it is read (perf record --per-thread gives times to tracepoints
- * only). Samples that are read from a pipe wait for their callchains in a queue that goes
- * by their times, so all get one.
+ * A record is cut at the maximum depth of its output event, so this event gets the
+ * largest depth of all events. If some samples have a time, the records need a time, too:
+ * a record without one is delivered as soon as it is read (with perf record --per-thread
+ * only tracepoints have times). Samples that are read from a pipe wait for their
+ * callchains in a queue in time order, so all events get times then.
  */
 void evlist__config_defer_output(struct evlist *evlist, const struct record_opts *opts)
 {
@@ -288,7 +288,7 @@ void evlist__config_defer_output(struct evlist *evlist, const struct record_opts
 	possible = evsel__is_dummy_event(output) &&
 		   !(opts->read_in_order && opts->sample_time_set && !opts->sample_time);
 
-	/* Event terms, leader sampling and others can have taken the callchain away. */
+	/* Event terms, leader sampling and others may have removed the callchain since. */
 	evlist__for_each_entry(evlist, evsel) {
 		struct perf_event_attr *attr = &evsel->core.attr;
 
@@ -314,10 +314,10 @@ void evlist__config_defer_output(struct evlist *evlist, const struct record_opts
 }
 
 /**
- * evlist__defers_callchains - is there an event that gets deferred callchains?
- * @evlist: events, configured
+ * evlist__defers_callchains - does one of the events get deferred callchains?
+ * @evlist: configured events
  *
- * Return: whether one of them has defer_output.
+ * Return: true if an event has attr.defer_output.
  */
 bool evlist__defers_callchains(struct evlist *evlist)
 {

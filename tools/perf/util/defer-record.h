@@ -11,9 +11,9 @@ struct record_opts;
 
 /* May the user callchain come in a record of its own, after the sample? */
 enum callchain_defer_mode {
-	CALLCHAIN_DEFER_AUTO,	/* where kernel.perf_event_defer is 1 */
-	CALLCHAIN_DEFER_YES,	/* asked for by name: wherever the kernel can, else warn */
-	CALLCHAIN_DEFER_NO,	/* forbidden */
+	CALLCHAIN_DEFER_AUTO,	/* yes, if kernel.perf_event_defer is 1 */
+	CALLCHAIN_DEFER_YES,	/* yes, on every kernel that can; warn on others */
+	CALLCHAIN_DEFER_NO,	/* no */
 };
 
 int callchain_param__parse_defer_word(const char *word, enum callchain_defer_mode *defer);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Is all that an event says it has inside of it?
+ * Check that the contents of an event are inside of the event.
  *
- * A perf.data file is untrusted, but who handles an event takes its fixed fields,
- * the numbers of its entries and the ends of its strings for granted. So these are
- * held against header.size once, when the event is read, before its bytes are
- * swapped. Samples and deferred callchains, whose layout is the attribute's, are
- * checked where they are parsed.
+ * A perf.data file is untrusted. But the code that handles an event expects that all of
+ * its fixed fields and entries are there, and that its strings have an end. So these
+ * are checked against header.size once, when the event is read, before its bytes are
+ * swapped. The layout of samples and deferred callchains depends on the attribute: the
+ * parser checks them.
  */
 #include <stddef.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 #define FIXED(type)		sizeof(struct perf_record_##type)
 #define UP_TO(type, member)	offsetof(struct perf_record_##type, member)
 
-/* What an event of a type has at least; 0 where its header is enough */
+/* The minimum size of each type of event; 0 if the header is enough */
 static const u8 min_size[PERF_RECORD_HEADER_MAX] = {
 	[PERF_RECORD_MMAP]		= UP_TO(mmap, filename),
 	[PERF_RECORD_LOST]		= FIXED(lost),
@@ -42,7 +42,7 @@ static const u8 min_size[PERF_RECORD_HEADER_MAX] = {
 	[PERF_RECORD_TEXT_POKE]		= UP_TO(text_poke_event, bytes),
 	[PERF_RECORD_AUX_OUTPUT_HW_ID]	= FIXED(aux_output_hw_id),
 	[PERF_RECORD_HEADER_ATTR]	= UP_TO(header_attr, attr) + PERF_ATTR_SIZE_VER0,
-	/* Of an old perf: without what its name leaves of the room for it */
+	/* An old perf wrote only as much of the name as was used */
 	[PERF_RECORD_HEADER_EVENT_TYPE]	= UP_TO(header_event_type, event_type.name),
 	[PERF_RECORD_HEADER_TRACING_DATA] = UP_TO(header_tracing_data, pad),
 	[PERF_RECORD_HEADER_BUILD_ID]	= UP_TO(header_build_id, filename),
@@ -67,14 +67,14 @@ static bool has_string(const union perf_event *event, size_t offset)
 	return offset < size && memchr((const char *)event + offset, '\0', size - offset);
 }
 
-/* Are there @nr entries of @size from @offset on */
+/* Does the event have @nr entries of @size bytes at @offset? */
 static bool has_entries(const union perf_event *event, size_t offset, u64 nr, size_t size)
 {
 	return offset <= event->header.size &&
 	       nr <= (event->header.size - offset) / size;
 }
 
-/* Fields of packed structures, of either order of bytes */
+/* Read fields of packed structures, in either byte order */
 static u16 get16(const void *p, bool swapped)
 {
 	u16 val;
@@ -154,11 +154,11 @@ static bool has_update(const union perf_event *event, bool swapped)
 }
 
 /**
- * perf_event__check - does an event have all that its type and its numbers ask for
- * @event: as it was read, but for its header, which is in the order of this machine
- * @swapped: the rest is in the other order of bytes
+ * perf_event__check - check the contents of an event against its size
+ * @event: the event as it was read, with the header in this machine's byte order
+ * @swapped: the rest of the event is in the other byte order
  *
- * Return: false when something of it would be behind its end.
+ * Return: false if a part of the contents would be behind the end of the event.
  */
 bool perf_event__check(const union perf_event *event, bool swapped)
 {
@@ -184,7 +184,7 @@ bool perf_event__check(const union perf_event *event, bool swapped)
 	case PERF_RECORD_HEADER_BUILD_ID:
 		return has_string(event, UP_TO(header_build_id, filename));
 	case PERF_RECORD_AUXTRACE_ERROR:
-		/* The text comes after the time, if there is one, and before the machine */
+		/* Format 0 has the text in place of the time, later ones the machine behind it */
 		switch (get32(&event->auxtrace_error.fmt, swapped)) {
 		case 0:
 			return has_string(event, UP_TO(auxtrace_error, time));

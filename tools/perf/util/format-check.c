@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Is the text of a tracepoint's format one that libtraceevent can be given?
+ * Check the text of a tracepoint's format before libtraceevent parses it.
  *
- * tep_parse_event() takes what it reads for the kernel's: that a field of which flags are
- * printed is one of the event's, that what is constant can be evaluated, that parentheses
- * are not nested a million deep. A file can have anything there. So what is not written
- * as the kernel writes it, see f_show() in kernel/trace/trace_events.c, and print formats
- * that have more than what is known here, are not parsed.
+ * tep_parse_event() trusts the text, as if it came from the kernel: it expects that the
+ * fields in the print format are fields of the event, that constants can be evaluated,
+ * and that parentheses are not nested a million deep. A file can have any text there. So
+ * the fields are parsed only if they are written as the kernel writes them (f_show() in
+ * kernel/trace/trace_events.c), and the print format only if all of it is known here.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,14 +15,14 @@
 #include "debug.h"
 #include "raw-check.h"
 
-/* A distribution's kernel has up to 14 and 1778 of them. */
+/* The maxima in the formats of a distribution's kernel are 14 and 1778. */
 #define MAX_DEPTH	64
 #define MAX_OPERATORS	4096
 
 struct format_text {
 	/* the lines with the fields */
 	const char *fields, *fields_end;
-	/* what is left of the print format, whose last character is a newline */
+	/* the rest of the print format, whose last character is a newline */
 	const char *at, *end;
 };
 
@@ -37,7 +37,7 @@ static bool is_next(const struct format_text *text, const char *what)
 	       !memcmp(text->at, what, strlen(what));
 }
 
-/* The last character is none of these. */
+/* Stops at the last character, the newline, at the latest. */
 static void skip_spaces(struct format_text *text)
 {
 	while (text->at < text->end - 1 && isspace(*text->at))
@@ -54,8 +54,8 @@ static size_t skip_name(struct format_text *text)
 }
 
 /*
- * The end of the name of a field, in its line: of "\tfield:char comm[16];\toffset:8;..."
- * that of comm. NULL when it is another line.
+ * Find the end of a field's name in its line. In "\tfield:char comm[16];\toffset:8;..."
+ * this is the end of "comm". NULL if the line does not describe a field.
  */
 static const char *field__name_end(const char *line, const char *end)
 {
@@ -105,7 +105,7 @@ static bool text__has_field(const struct format_text *text, const char *name, si
 	return false;
 }
 
-/* Behind what names one: "->" or an opening parenthesis */
+/* Skip the name of a field, behind "->" or a parenthesis. False if there is no such field. */
 static bool skip_field(struct format_text *text)
 {
 	const char *name;
@@ -117,7 +117,7 @@ static bool skip_field(struct format_text *text)
 	return len && text__has_field(text, name, len);
 }
 
-/* What begins with a name, of which some have to go on as they do in formats. */
+/* Skip a name. REC, __get_...() and sizeof() must be used as the kernel's formats use them. */
 static bool skip_word(struct format_text *text)
 {
 	const char *name = text->at;
@@ -157,7 +157,7 @@ static bool skip_word(struct format_text *text)
 static bool skip_quoted(struct format_text *text)
 {
 	if (*text->at == '\'') {
-		/* One character, of which none is what ends it or the other ones */
+		/* One character, which is no quote and no backslash */
 		if (text->end - text->at < 4 || !isprint(text->at[1]) ||
 		    strchr("\"'\\", text->at[1]) || text->at[2] != '\'')
 			return false;
@@ -170,14 +170,14 @@ static bool skip_quoted(struct format_text *text)
 			text->at++;
 			return true;
 		}
-		/* libtraceevent goes on behind the quote after two of them */
+		/* libtraceevent does not end the string at a quote behind two backslashes */
 		if (*text->at == '\\' && *++text->at == '\\')
 			return false;
 	}
 	return false;
 }
 
-/* The parentheses that are closed, of those that are open */
+/* Skip closing parentheses, as many as are open */
 static void skip_closed(struct format_text *text, int *depth)
 {
 	for (; text->at < text->end - 1; text->at++) {
@@ -188,7 +188,7 @@ static void skip_closed(struct format_text *text, int *depth)
 	}
 }
 
-/* A number, and the parentheses that are closed behind it */
+/* Skip a number, and closing parentheses behind it */
 static bool skip_number(struct format_text *text, unsigned long long *value, int *depth)
 {
 	char *end;
@@ -203,7 +203,7 @@ static bool skip_number(struct format_text *text, unsigned long long *value, int
 	return true;
 }
 
-/* The size of a type by name, of those that formats divide by */
+/* Skip sizeof() with one of the types that are used in divisors */
 static bool skip_sizeof(struct format_text *text, int *depth)
 {
 	static const char * const types[] = {
@@ -227,9 +227,10 @@ static bool skip_sizeof(struct format_text *text, int *depth)
 }
 
 /*
- * Behind an operator that divides, not to be evaluated as 0 while it is parsed: something
- * of the sample, the size of a type, a number, or one that is shifted; alone, as operators
- * of the same priority are evaluated from right to left. Does not skip it.
+ * libtraceevent evaluates constant divisors while it parses, and crashes if one is 0. So a
+ * divisor must be a value of the sample, the size of a type, a number other than 0, or such
+ * a number shifted left. Another operator of that priority must not follow, since
+ * libtraceevent evaluates these from right to left. Does not skip the divisor.
  */
 static bool divisor__is_possible(struct format_text text)
 {
@@ -298,14 +299,14 @@ static bool print_format__is_possible(struct format_text text)
 }
 
 /**
- * format_check__text - look at the format of a tracepoint before it is parsed
- * @buf: the text, of a file; its last character becomes a newline, which the kernel's is
- * @size: its size in bytes
+ * format_check__text - check the format of a tracepoint before it is parsed
+ * @buf: the text from the file; its last character becomes a newline, as the kernel's is
+ * @size: the size of @buf, in bytes
  *
- * A print format that is not possible is replaced by none: libtraceevent shows the fields
- * one by one then.
+ * If the print format fails the check, it is blanked: libtraceevent shows the fields one
+ * by one then.
  *
- * Return: false when the fields are not described as the kernel does it, either.
+ * Return: false if the fields are not written as the kernel writes them.
  */
 bool format_check__text(char *buf, size_t size)
 {

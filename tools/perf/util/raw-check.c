@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Are the fields of a tracepoint inside of a sample's raw data?
+ * Check that the fields of a tracepoint are inside of a sample's raw data.
  *
- * Where they are is told by the format, which is in the file as the samples are, and of
- * dynamic fields by the raw data themselves. What takes fields, libtraceevent first of
- * all, does not ask how much there is. So it is asked once, when a sample is delivered.
+ * The format says where the fields are, and dynamic fields have their place in the raw
+ * data itself. Both come from the file. The code that reads fields, above all
+ * libtraceevent, does not compare them with the size of the raw data. So each sample is
+ * checked once, when it is delivered.
  *
- * Strings are taken up to their NUL. The kernel writes one, a file need not have it: raw
- * data that do not end with one are replaced by a copy that does, see raw_check__close().
+ * Strings are read up to their NUL. The kernel writes one, but in a file it can be
+ * missing. Raw data that does not end with a NUL is replaced by a copy that does
+ * (raw_check__close()).
  *
- * And libtraceevent shows what the print format says: as many elements as a field has
- * for a number, the one that a field has for an index, quotients. What of that cannot be
- * done with a sample, or is not known to be possible, makes that the fields are shown
- * one by one instead.
+ * A print format can use the value of a field as a number of elements, as an index or as
+ * a divisor, and libtraceevent does not check these either. If such a value does not go
+ * with the sample, or if this file does not know the operation, the fields are shown one
+ * by one instead.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,14 +36,14 @@ static void evsel__add_raw_fields(struct evsel *evsel, const struct tep_format_f
 	for (; field; field = field->next) {
 		u64 end;
 
-		/* Both are numbers of the file, and no room has what is negative */
+		/* The file can have negative numbers: no raw data has room for such a field */
 		if (field->offset < 0 || field->size < 0)
 			end = UINT_MAX;
 		else
 			end = (u64)field->offset + field->size;
 
 		if (field->flags & TEP_FIELD_IS_DYNAMIC) {
-			/* Where it is, and how long */
+			/* A word with the place and the length */
 			end = max_t(u64, end, (u64)(u32)field->offset + sizeof(u32));
 			evsel->raw_dynamic = true;
 		}
@@ -50,8 +52,8 @@ static void evsel__add_raw_fields(struct evsel *evsel, const struct tep_format_f
 }
 
 /*
- * Where a dynamic field begins, and its length. The order of bytes is that of what has
- * the formats: all others who take fields, and libtraceevent, go by that.
+ * Get the begin and the length of a dynamic field. The byte order is the one of the
+ * formats, as in all other code that reads fields.
  */
 static u32 raw_loc(const struct perf_sample *sample, const struct tep_format_field *field,
 		   u64 *start)
@@ -76,18 +78,18 @@ static bool has_dynamic_fields(const struct perf_sample *sample,
 		len = raw_loc(sample, field, &start);
 		if (start + len > sample->raw_size)
 			return false;
-		/* One of no bytes can be where nothing is; %pIS looks at two of it */
+		/* An empty field can be at the end, and %pIS reads two bytes of it anyway */
 		if (start + sizeof(u16) > sample->raw_size)
 			*open_end = true;
 	}
 	return true;
 }
 
-/* Whose arguments they are, and of which sample, without which all numbers are 1. */
+/* The check of a print format: for one sample, or for all if @sample is NULL. */
 struct raw_print {
 	struct tep_event *event;
 	const struct perf_sample *sample;
-	/* some of it depends on the sample */
+	/* set if each sample has to be checked */
 	bool depends;
 };
 
@@ -113,12 +115,12 @@ static bool arg__op_value(const struct raw_print *print, struct tep_print_arg *a
 	const char *op = arg->op.op;
 	u64 left = 0, right;
 
-	/* One operand is the right one */
+	/* If there is only one operand, it is the right one */
 	if (strcmp(op, "!") && strcmp(op, "~") && !arg__value(print, arg->op.left, &left))
 		return false;
 
 	if (!strcmp(op, "?")) {
-		/* Its right one has both */
+		/* The right operand is a ':' with the two values */
 		arg = arg->op.right;
 		return arg && arg->type == TEP_PRINT_OP && !strcmp(arg->op.op, ":") &&
 		       arg__value(print, left ? arg->op.left : arg->op.right, value);
@@ -171,8 +173,8 @@ static bool arg__op_value(const struct raw_print *print, struct tep_print_arg *a
 }
 
 /*
- * What print formats have for a number of elements, and for what is divided by. In a
- * type that is not its own it may be another one, and is not known.
+ * Evaluate a number of elements, an index or a divisor. Without a sample each field has
+ * the value 1. False if the value is not known: a type cast, for one, can change it.
  */
 static bool arg__value(const struct raw_print *print, struct tep_print_arg *arg, u64 *value)
 {
@@ -208,8 +210,8 @@ static bool arg__value(const struct raw_print *print, struct tep_print_arg *arg,
 }
 
 /*
- * @count elements, of which libtraceevent takes the last 32 bits, of @size bytes each, or
- * of the array's own size.
+ * Are @count elements of @size bytes inside of the raw data? With @size 0 the elements have
+ * the size that the format has for them. libtraceevent uses only 32 bits of the count.
  */
 static bool array__is_possible(struct raw_print *print, struct tep_print_arg *array,
 			       u32 count, u64 size)
@@ -256,7 +258,7 @@ static bool int_array__is_possible(struct raw_print *print,
 	    !arg__is_possible(print, array->el_size) ||
 	    !arg__value(print, array->el_size, &size))
 		return false;
-	/* Others are taken for that */
+	/* libtraceevent takes any other size for 1 */
 	if (size != 2 && size != 4 && size != 8)
 		size = 1;
 	return array__is_possible(print, array->field, count, size);
@@ -270,7 +272,7 @@ static bool index__is_possible(struct raw_print *print, const struct tep_print_a
 	while (array && array->type == TEP_PRINT_TYPE)
 		array = array->typecast.item;
 
-	/* An int is taken for the place that it has */
+	/* libtraceevent computes the place of the element in an int, which must not overflow */
 	return arg__is_possible(print, op->right) && arg__value(print, op->right, &index) &&
 	       index < USHRT_MAX && array__is_possible(print, array, index + 1, 0);
 }
@@ -282,7 +284,7 @@ static bool op__is_possible(struct raw_print *print, const struct tep_print_arg_
 	if (!strcmp(op->op, "["))
 		return index__is_possible(print, op);
 
-	/* Of the two only the one is evaluated that it is, if that is known. */
+	/* If the condition is known, only one of its two values is evaluated. */
 	if (!strcmp(op->op, "?") && print->sample && op->right &&
 	    op->right->type == TEP_PRINT_OP && arg__value(print, op->left, &value))
 		return arg__is_possible(print, op->left) &&
@@ -292,7 +294,7 @@ static bool op__is_possible(struct raw_print *print, const struct tep_print_arg_
 		print->depends = true;
 		if (!arg__value(print, op->right, &value))
 			return false;
-		/* Without a sample it may be 1 - 1 of what is not the same there */
+		/* Without a sample 0 is no error: a difference of two fields is 0 here */
 		if (print->sample && !value)
 			return false;
 	}
@@ -308,10 +310,10 @@ static bool args__are_possible(struct raw_print *print, struct tep_print_arg *ar
 	return true;
 }
 
-/* Does libtraceevent stay in the raw data with an argument, and is able to evaluate it? */
+/* Can libtraceevent evaluate an argument, without leaving the raw data? */
 static bool arg__is_possible(struct raw_print *print, struct tep_print_arg *arg)
 {
-	/* Those of operators with one operand */
+	/* The left operand of an operator that has only one */
 	if (!arg)
 		return true;
 
@@ -324,7 +326,7 @@ static bool arg__is_possible(struct raw_print *print, struct tep_print_arg *arg)
 	case TEP_PRINT_DYNAMIC_ARRAY:
 		return dynamic_field(arg->dynarray.field);
 	case TEP_PRINT_DYNAMIC_ARRAY_LEN:
-		/* It adds to where such a field begins, which is not asked for */
+		/* libtraceevent crashes at the length of a relative field */
 		return dynamic_field(arg->dynarray.field) &&
 		       !tep_field_is_relative(arg->dynarray.field->flags);
 	case TEP_PRINT_STRING:
@@ -354,7 +356,7 @@ static bool arg__is_possible(struct raw_print *print, struct tep_print_arg *arg)
 	}
 }
 
-/* %pIS takes two bytes for a family of addresses before it looks at how many there are. */
+/* %pIS reads the address family, which has two bytes, before it checks the size. */
 static bool address__is_possible(const struct raw_print *print, struct tep_print_arg *arg)
 {
 	const struct tep_format_field *field;
@@ -367,7 +369,7 @@ static bool address__is_possible(const struct raw_print *print, struct tep_print
 	return field && field->size >= (int)sizeof(u16);
 }
 
-/* A width or precision of more than anybody reads takes as much time as it is large. */
+/* A file can ask for a width of two billion columns, which takes as long to print. */
 #define MAX_WIDTH	1024
 
 static bool width__is_possible(struct raw_print *print, const char **fmt,
@@ -384,11 +386,11 @@ static bool width__is_possible(struct raw_print *print, const char **fmt,
 	if (!arg__value(print, *arg, &value))
 		return false;
 	*arg = (*arg)->next;
-	/* A negative one is none, and then it takes one that is not there. */
+	/* With a negative one libtraceevent reads an argument that is not there. */
 	return (u32)value <= MAX_WIDTH;
 }
 
-/* What is printed of the arguments, and how long that is */
+/* Check the conversions of the format string: their widths, and their arguments */
 static bool format__is_possible(struct raw_print *print)
 {
 	struct tep_print_arg *arg = print->event->print_fmt.args;
@@ -403,7 +405,7 @@ static bool format__is_possible(struct raw_print *print)
 			continue;
 		}
 		fmt += strspn(fmt, "-+ #0");
-		/* %*ph: what has no room is not shown, and a negative one is 0 */
+		/* %*ph: libtraceevent checks the length itself, and takes a negative one for 0 */
 		if (*fmt == '*' && fmt[1] == 'p' && fmt[2] == 'h') {
 			possible = true;
 			arg = arg ? arg->next : NULL;
@@ -434,15 +436,16 @@ static bool print__is_possible(struct raw_print *print)
 }
 
 /*
- * Neither the print format nor, what PRINTRAW alone leaves, how it prints a number. This
- * stays so: perf report prints some of its entries when the samples are gone.
+ * Let libtraceevent print the fields one by one. With PRINTRAW alone it would still print
+ * numbers as the print format says, so FAILED is needed, too. The flags stay for later
+ * samples, because perf report prints some entries when the samples are gone.
  */
 static void event__print_fields(struct tep_event *event)
 {
 	event->flags |= TEP_EVENT_FL_FAILED | TEP_EVENT_FL_PRINTRAW;
 }
 
-/* The print format of an event, and what of it depends on the sample, to begin with. */
+/* Check what does not depend on the sample: once, when the first sample is delivered. */
 static void evsel__init_raw_check(struct evsel *evsel)
 {
 	struct tep_event *event = evsel->tp_format;
@@ -452,13 +455,13 @@ static void evsel__init_raw_check(struct evsel *evsel)
 	evsel__add_raw_fields(evsel, event->format.common_fields);
 	evsel__add_raw_fields(evsel, event->format.fields);
 
-	/* One that was not understood is not used. */
+	/* libtraceevent could not parse the print format, and does not use it. */
 	if (event->flags & TEP_EVENT_FL_FAILED)
 		return;
 
-	/* That of trace_printk() is in the sample. */
+	/* The sample of a trace_printk() has a print format of its own. */
 	if (event->flags & TEP_EVENT_FL_ISBPRINT || !print__is_possible(&print)) {
-		pr_debug("%s: its print format is not known to stay in the raw data, its fields are shown\n",
+		pr_debug("%s: print format may read behind the raw data, its fields are shown\n",
 			 evsel__name(evsel));
 		event__print_fields(event);
 		return;
@@ -481,16 +484,16 @@ static void evsel__check_print(struct evsel *evsel, const struct perf_sample *sa
 }
 
 /**
- * evsel__misses_format - is there nothing that describes the raw data of a tracepoint
- * @evsel: event
- * @tool: who gets the sample
- * @sample: of that event, or of another one of its group
- * @file_offset: where the sample is, in bytes
+ * evsel__misses_format - is the format of a tracepoint missing?
+ * @evsel: the event
+ * @tool: the tool that gets the sample
+ * @sample: a sample of the event, or of another event of its group
+ * @file_offset: the offset of the sample, in bytes
  *
- * A pipe may come without the formats, or with those of other tracepoints. For the first
- * sample of an event that is told, unless the tool does not want formats.
+ * A pipe may come without the formats, or without the format of this tracepoint. The
+ * first sample of each such event is warned of, unless the tool does not use formats.
  *
- * Return: true when nobody can take anything out of the raw data.
+ * Return: true if the sample has raw data, but no format that describes it.
  */
 bool evsel__misses_format(struct evsel *evsel, const struct perf_tool *tool,
 			  const struct perf_sample *sample, u64 file_offset)
@@ -507,18 +510,17 @@ bool evsel__misses_format(struct evsel *evsel, const struct perf_tool *tool,
 }
 
 /**
- * evsel__check_raw - are all fields of a tracepoint inside of a sample's raw data
- * @evsel: whose format it is, if it has one
- * @sample: of that event, or of another one of its group
- * @file_offset: where the sample is, in bytes
- * @open_end: set when what is taken up to its end, a string, may be read on behind the
- *	raw data, see raw_check__close(); of no meaning when false is returned
+ * evsel__check_raw - check the fields of a tracepoint against a sample's raw data
+ * @evsel: the event; without a format there is nothing to check
+ * @sample: a sample of the event, or of another event of its group
+ * @file_offset: the offset of the sample, in bytes
+ * @open_end: set if the reader of a string could run over the end of the raw data, see
+ *	raw_check__close(); undefined if false is returned
  *
- * The first sample of an event of which it is not so is told. Where the event's print
- * format can do something else with the sample than to show what is in there, the flags of
- * the format become those with which its fields are shown.
+ * The first sample of each event that fails the check is warned of. If the print format
+ * does not go with the sample, the fields are shown one by one from there on.
  *
- * Return: false when a field would be behind the end of the raw data.
+ * Return: false if a field would be behind the end of the raw data.
  */
 bool evsel__check_raw(struct evsel *evsel, const struct perf_sample *sample, u64 file_offset,
 		      bool *open_end)
@@ -551,18 +553,19 @@ bool evsel__check_raw(struct evsel *evsel, const struct perf_sample *sample, u64
 }
 
 /**
- * raw_check__close - give raw data an end
- * @sample: whose raw data, as parsed, become those of a copy with a NUL behind it
+ * raw_check__close - put a NUL behind the raw data of a sample
+ * @sample: the sample; its raw data is replaced by a copy with a NUL behind it
  *
- * The size stays the same. It is for those that do not end with a NUL: of what the kernel
- * writes the ones without padding whose last field is a pointer, or has as many digits.
+ * The size stays the same. This is for raw data that does not end with a NUL. The kernel
+ * writes such data, too, if the last field is a pointer or a large number, and there is
+ * no padding behind it.
  *
- * Return: what is to be freed when the sample was delivered; NULL when there is no
- *	   memory, with the raw data as they were.
+ * Return: the memory to free when the sample was delivered. NULL if there is no memory;
+ *	   then the raw data stays as it was.
  */
 void *raw_check__close(struct perf_sample *sample)
 {
-	/* As it is in the record: 4 bytes behind 8, and its size before it */
+	/* As in the record: the size is in front, so the data begins 4 bytes behind a u64 */
 	char *copy = zalloc(sizeof(u32) + sample->raw_size + sizeof(u16));
 
 	if (!copy)
