@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Deferred user callchains: parse the records, merge them into the samples, in
- * time order, from files and pipes of both orders of bytes, and survive what is
- * wrong. Each test writes a small perf.data and reads it through a session.
+ * Deferred user callchains: parse the records, merge them into the samples in time
+ * order, and survive malformed input, with files and pipes of both byte orders.
+ * Each test writes a small perf.data and reads it through a session.
  */
 #include <errno.h>
 #include <limits.h>
@@ -40,21 +40,21 @@
 #define SAMPLE_TYPE (PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | \
 		     PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_ID)
 
-/* A perf.data in the making */
+/* The perf.data that a test writes */
 struct gen {
 	char	buf[64 * 1024];
 	size_t	len;
 	bool	swap;
 	bool	pipe;
-	/* to be read without the ordered queue */
+	/* read it without the ordered queue */
 	bool	unordered;
 	u16	max_stack;
-	/* how many of them have an event, and whose event is to be written: 0 is the host */
+	/* the number of machines, and the machine of the next event; 0 is the host */
 	int	machines;
 	int	machine;
 };
 
-/* What the tool got to see of a sample */
+/* A sample as it was delivered to the tool */
 struct seen {
 	u64	time;
 	u32	tid;
@@ -70,7 +70,7 @@ struct reader_tool {
 	const struct gen	*gen;
 	struct seen		seen[MAX_SEEN];
 	int			nr;
-	/* how many events had been read when it saw the first one */
+	/* the number of events that were read before the first sample was delivered */
 	int			read_first;
 	struct events_stats	stats;
 };
@@ -171,7 +171,7 @@ static void put_chain(struct gen *gen, u32 tid, u64 time, const u64 *ips, u64 nr
 	put_chain_at(gen, PERF_RECORD_MISC_KERNEL, KIP, tid, time, ips, nr);
 }
 
-/* Taken in user space: all of the callchain is deferred */
+/* A sample that hit user space: all of the callchain is deferred */
 static void put_user_sample(struct gen *gen, u32 tid, u64 time, u64 cookie)
 {
 	const u64 ips[] = { PERF_CONTEXT_USER_DEFERRED, cookie };
@@ -188,7 +188,10 @@ static void put_sample(struct gen *gen, u32 tid, u64 time, u64 cookie)
 	put_chain(gen, tid, time, ips, ARRAY_SIZE(ips));
 }
 
-/* A record with @nr addresses that says it has @says and is @size long, 0 for true */
+/*
+ * A record with @nr addresses. @says is the number in the record, @size the size in its
+ * header; 0 stands for the true one.
+ */
 static void put_record(struct gen *gen, u32 tid, u64 time, u64 cookie, u64 base,
 		       u64 nr, u64 says, u16 size)
 {
@@ -266,7 +269,7 @@ static size_t data_at(const struct gen *gen)
 	return attrs_at(gen) + gen->machines * ATTR_SIZE;
 }
 
-/* Which event is of which machine */
+/* Tells the reader which event belongs to which machine */
 static void put_id_index(struct gen *gen)
 {
 	size_t at = put_header(gen, PERF_RECORD_ID_INDEX, 0);
@@ -360,7 +363,7 @@ static int read_sample(const struct perf_tool *tool, union perf_event *event __m
 	return 0;
 }
 
-/* Write it to a file, read it back */
+/* Write the events to a file, and read them back */
 static int read_back(struct gen *gen, struct reader_tool *rt, bool no_merge)
 {
 	char name[] = "/tmp/perf-test-defer-XXXXXX";
@@ -493,7 +496,7 @@ static int test__parse(struct test_suite *test __maybe_unused, int subtest __may
 	TEST_ASSERT_VAL("evsel", evsel);
 	memset(&gen, 0, sizeof(gen));
 	for (i = 0; i < ARRAY_SIZE(records); i++) {
-		/* in memory of its own, so that a sanitizer sees the end of it */
+		/* Memory of the record's size, so that a sanitizer sees reads behind its end */
 		gen.len = 0;
 		put_record(&gen, PID + 1, 5, 77, UIP, 3, records[i].says, records[i].size);
 		event = memdup(gen.buf, gen.len);
@@ -564,7 +567,7 @@ static int test__no_merge(struct test_suite *test __maybe_unused, int subtest __
 	return read_all_inputs(no_merge);
 }
 
-/* Files are merged all the same, of pipes nothing is missing: it comes later */
+/* Files are merged all the same. In pipes samples stay as recorded, and none counts as missing. */
 static int unordered(void)
 {
 	gen.unordered = true;
@@ -591,8 +594,8 @@ static int test__unordered(struct test_suite *test __maybe_unused, int subtest _
 }
 
 /*
- * One task sleeps in the kernel for many rounds, while another one goes on and
- * changes its comm; so does the first one after it woke up.
+ * One task sleeps in the kernel for many rounds, while another task runs and changes
+ * its comm. The first task changes its comm after it woke up.
  */
 static int order(void)
 {
@@ -632,9 +635,9 @@ static int test__order(struct test_suite *test __maybe_unused, int subtest __may
 }
 
 /*
- * A task is sampled once more after its stack was walked, before it leaves the
- * kernel: at once, or when it was stopped there for a minute, while the queue
- * went on.
+ * A task is sampled again after its stack was walked, before it leaves the kernel:
+ * immediately, or after it was stopped there for a minute while other events were
+ * delivered.
  */
 static int late(void)
 {
@@ -688,8 +691,8 @@ static int loss(void)
 	put_sample(&gen, PID + 1, 20, 6);
 	put_record(&gen, PID + 1, 21, 6, UIP, 0, 0, 0);	/* empty */
 	put_sample(&gen, PID + 1, 30, 7);
-	put_record(&gen, PID + 2, 31, 7, UIP, 3, 0, 0);	/* another task's */
-	put_record(&gen, PID + 1, 32, 8, UIP, 3, 0, 0);	/* nobody's */
+	put_record(&gen, PID + 2, 31, 7, UIP, 3, 0, 0);	/* of another task */
+	put_record(&gen, PID + 1, 32, 8, UIP, 3, 0, 0);	/* without a sample */
 	put_round(&gen);
 	put_sample(&gen, PID + 1, 40, 9);
 	put_record(&gen, PID + 1, 41, 9, UIP, 3, 0, 0);
@@ -703,7 +706,7 @@ static int loss(void)
 	TEST_ASSERT_VAL("empty record", merged(1, 20, PID + 1, 0, 0));
 	TEST_ASSERT_VAL("wrong task", merged(2, 30, PID + 1, 0, 0));
 	TEST_ASSERT_VAL("good one", merged(3, 40, PID + 1, UIP, 3));
-	/* Where the sample was taken is known, and no more */
+	/* Without a record only the innermost frame, the ip of the sample, is known */
 	TEST_ASSERT_EQUAL("user, no record", (int)rt.seen[4].nr, 3);
 	TEST_ASSERT_VAL("in user space", rt.seen[4].ips[0] == PERF_CONTEXT_USER);
 	TEST_ASSERT_VAL("where it was taken", rt.seen[4].ips[1] == UIP);
@@ -721,8 +724,8 @@ static int test__loss(struct test_suite *test __maybe_unused, int subtest __mayb
 }
 
 /*
- * All tasks outside of the profiler's PID namespace have the number 0: what the one
- * does tells nothing of the other.
+ * All tasks outside of the profiler's PID namespace have the tid 0, or -1 when they have
+ * exited. So events of different tasks are mixed, and each sample still gets its record.
  */
 static int outside(void)
 {
@@ -758,8 +761,8 @@ static int test__outside(struct test_suite *test __maybe_unused, int subtest __m
 }
 
 /*
- * The record of the first sample comes at the end of a file: it is delivered in time all
- * the same, and when the second is due only what is needed has been read.
+ * The record of the first sample comes at the end of the file. The sample is delivered in
+ * time order all the same, and before the reader has read the whole file.
  */
 static int ahead(void)
 {
@@ -798,7 +801,7 @@ static int test__ahead(struct test_suite *test __maybe_unused, int subtest __may
 	return read_all_inputs(ahead);
 }
 
-/* What perf top and perf trace have in place of a session */
+/* perf top and perf trace merge without a session, like this */
 struct live {
 	struct evlist		*evlist;
 	struct callchain_defer	*cd;
@@ -846,9 +849,9 @@ static int live_record(struct live *live, struct ordered_events *oe, u32 tid, u6
 }
 
 /*
- * A sample waits for its record, and all behind it; the longer record of two that were
- * read by then counts. One whose record does not come waits for a second of the events'
- * time, or until the queue is full, and no longer.
+ * A sample waits for its record, and all events behind it wait, too. If the record does
+ * not come, the sample waits for one second of the events' time at most, and only until
+ * the queue is full.
  */
 static int read_live(struct live *live, struct ordered_events *oe)
 {
@@ -935,7 +938,7 @@ static int malformed(void)
 		put_record(&gen, PID + 1, 11 + 10 * i, 5 + i, UIP, 3, records[i].says,
 			   records[i].size);
 	}
-	/* a context marker in the place of an address, a cookie that is none */
+	/* A context marker in place of an address, and the cookie 0 */
 	put_record(&gen, PID + 1, 200, 50, PERF_CONTEXT_KERNEL, 1, 0, 0);
 	put_record(&gen, PID + 1, 201, 0, UIP, 3, 0, 0);
 	put_sample(&gen, PID + 1, 210, 0);
@@ -965,9 +968,9 @@ static int test__malformed(struct test_suite *test __maybe_unused, int subtest _
 }
 
 /*
- * One cookie, several records: of a task that was sampled again in the same kernel entry, of
- * one whose stack was cut short at a page that came later, of several events that get
- * records. Of those read before the sample is delivered the longest counts.
+ * Several records have the same cookie: the task was sampled again in the same kernel
+ * entry, or its stack was cut at a page that came in later, or several events get
+ * records. The longest record counts that was read before the sample is delivered.
  */
 static int repeated(void)
 {
@@ -1006,8 +1009,8 @@ static int test__repeated(struct test_suite *test __maybe_unused, int subtest __
 }
 
 /*
- * The kernel has held the kernel's part and the user's against the limit, each alone: all
- * frames of the user are shown, but for those that are for another event, which goes deeper.
+ * The kernel has limited the kernel frames and the user frames, each by itself. So all
+ * user frames are shown, unless the record is for an event with a larger limit, too.
  */
 static int depth(void)
 {
@@ -1049,8 +1052,8 @@ static int test__depth(struct test_suite *test __maybe_unused, int subtest __may
 #define MACHINES	6
 
 /*
- * Tasks with one number, in kernel entries with one cookie: of the last two even the
- * stacks are the same. The host's sleeps, while those of the guests go on and exit.
+ * Tasks of several machines have the same tid and cookie, and the last two even have the
+ * same stack. The host's task sleeps, while the guests' tasks run on and exit.
  */
 static int machines(void)
 {
@@ -1097,7 +1100,7 @@ static int test__machines(struct test_suite *test __maybe_unused, int subtest __
 	bool guest = perf_guest;
 	int err = read_all_inputs_of(MACHINES, machines);
 
-	/* set by the PERF_RECORD_ID_INDEX */
+	/* PERF_RECORD_ID_INDEX has set it */
 	perf_guest = guest;
 	return err;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What perf report puts callchains into: those that begin alike share nodes, in
- * whatever order they come and however often, and each is counted where it ends.
+ * The tree in which perf report collects callchains. Callchains with the same begin
+ * share nodes, whatever their order and number, and each is counted at its last node.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ struct entry {
 	bool		branch;
 };
 
-/* Puts a callchain into a tree as perf report does it for a sample */
+/* Add a callchain to a tree, as perf report does for a sample */
 static int append(struct callchain_root *root, const struct entry *entries, size_t nr)
 {
 	struct callchain_cursor *cursor = get_tls_callchain_cursor();
@@ -66,8 +66,8 @@ static char text[512];
 	scnprintf(text + strlen(text), sizeof(text) - strlen(text), __VA_ARGS__)
 
 /*
- * A tree as text, each node as "(ip ip ...=count children)" and the children in
- * the order that the tree has them in: the highest address or name first.
+ * Print a tree as text: each node as "(ip ip ...=count children)", and the children in
+ * the order of the tree, with the highest address or name first.
  */
 static void print_children(struct callchain_node *node)
 {
@@ -105,7 +105,7 @@ static bool looks_like(struct callchain_root *root, const char *want)
 	return true;
 }
 
-/* Runs a test with an empty tree */
+/* Run a test with an empty tree */
 static int in_tree(enum chain_key key, int (*test)(struct callchain_root *root))
 {
 	struct callchain_param param = callchain_param;
@@ -114,7 +114,7 @@ static int in_tree(enum chain_key key, int (*test)(struct callchain_root *root))
 	int ret;
 
 	callchain_param.key = key;
-	/* or nothing is freed */
+	/* Without this free_callchain() frees nothing */
 	symbol_conf.use_callchain = true;
 	callchain_init(&root);
 	ret = test(&root);
@@ -130,7 +130,7 @@ static int parts(struct callchain_root *root)
 	    APPEND(root, 1, 2, 3, 4) ||
 	    !looks_like(root, "(1 2 3 4=2)"))
 		return TEST_FAIL;
-	/* another first, other last ones, the part that they share, and none of it */
+	/* Another first frame, other last frames, and the common part alone */
 	if (APPEND(root, 1, 2, 5) ||
 	    !looks_like(root, "(1 2=0(5=1)(3 4=2))"))
 		return TEST_FAIL;
@@ -139,11 +139,11 @@ static int parts(struct callchain_root *root)
 	    APPEND(root, 1, 2, 3, 4) ||
 	    !looks_like(root, "(9 2 3 4=1)(1 2=1(5=1)(3 4=3))"))
 		return TEST_FAIL;
-	/* what was split has only its own part */
+	/* A node that was split keeps only its own part */
 	if (APPEND(root, 1, 2, 1, 2) ||
 	    !looks_like(root, "(9 2 3 4=1)(1 2=1(5=1)(3 4=3)(1 2=1))"))
 		return TEST_FAIL;
-	/* of what was split: longer, shorter, and split once more */
+	/* Longer and shorter callchains at a split node, and a second split */
 	if (APPEND(root, 1, 2, 3, 4, 6) ||
 	    APPEND(root, 1, 2, 3) ||
 	    APPEND(root, 1, 2, 3, 7) ||
@@ -194,14 +194,14 @@ static int test__callchain_tree_merge(struct test_suite *test __maybe_unused,
 	return in_tree(CCKEY_ADDRESS, merge);
 }
 
-/* Two addresses of one function are equal without being the same */
+/* Two addresses in one function are equal with this key, although they differ */
 static int function(struct callchain_root *root)
 {
 	struct symbol *f = symbol__new(10, 10, 0, 0, "f");
 	struct symbol *g = symbol__new(10, 10, 0, 0, "g");
 	const struct entry one[] = { { .ip = 11, .sym = f }, { .ip = 30 } };
 	const struct entry two[] = { { .ip = 12, .sym = f }, { .ip = 30 } };
-	/* inlined at the address of the first */
+	/* A function that is inlined at the address of the first entry */
 	const struct entry inlined[] = { { .ip = 11, .sym = g }, { .ip = 30 } };
 	int ret = TEST_FAIL;
 
@@ -229,7 +229,7 @@ static int test__callchain_tree_function(struct test_suite *test __maybe_unused,
 	return in_tree(CCKEY_FUNCTION, function);
 }
 
-/* One address of two DSOs is two entries, and is one in two maps of a DSO */
+/* The same address makes two entries in two DSOs, but one entry in two maps of one DSO */
 static int two_dsos(struct callchain_root *root)
 {
 	struct dso *a = dso__new("a"), *b = dso__new("b");
@@ -244,7 +244,7 @@ static int two_dsos(struct callchain_root *root)
 
 	if (!a1 || !a2 || !b1)
 		goto out;
-	/* in the order of their addresses, the highest first */
+	/* The tree is sorted by the addresses of the DSOs, the highest first */
 	if (append(root, first, 2) || append(root, second, 2) || append(root, first, 2) ||
 	    append(root, other, 2) || append(root, other, 2) ||
 	    !looks_like(root, b > a ? "(11 30=2)(11 30=3)" : "(11 30=3)(11 30=2)"))
@@ -269,7 +269,7 @@ static int test__callchain_tree_dso(struct test_suite *test __maybe_unused,
 	return in_tree(CCKEY_FUNCTION, two_dsos);
 }
 
-/* By line, an address can be two entries */
+/* The same address makes two entries if its source lines differ */
 static int srcline(struct callchain_root *root)
 {
 	const struct entry one[] = { { .ip = 11, .srcline = "f.c:1" }, { .ip = 30 } };
@@ -288,8 +288,8 @@ static int test__callchain_tree_srcline(struct test_suite *test __maybe_unused,
 }
 
 /*
- * What is known of branches is of each entry, and is added up in each, whether the
- * first such callchain had branches or not.
+ * Each entry adds up its branches, whether or not the first callchain with this entry
+ * had branches.
  */
 static int add_branches(struct callchain_root *root, bool plain_first)
 {

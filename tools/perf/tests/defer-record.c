@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Options and event attributes of deferred user callchains. On kernels without them it is
- * tested that no event is changed.
+ * Options and event attributes of deferred user callchains. On a kernel without deferral
+ * the tests check that the attributes stay as they are.
  */
 #include <limits.h>
 #include <string.h>
@@ -85,7 +85,7 @@ static int test__defer_parse(struct test_suite *test __maybe_unused, int subtest
 	return TEST_OK;
 }
 
-/* "-g" and a "--call-graph" without a word keep what the configuration says. */
+/* "-g", and "--call-graph" without "defer" or "nodefer", keep the mode of the configuration. */
 static int test__defer_config(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	struct callchain_param saved = callchain_param;
@@ -129,7 +129,7 @@ out:
 	return ret;
 }
 
-/* perf top has print options in the same list, and no frame number */
+/* perf top has the print options in the same list, and takes no frame count */
 static int test__defer_top(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	static const struct {
@@ -222,7 +222,7 @@ static struct evlist *configure(const char *events, const char *call_graph,
 static const struct {
 	const char	*events;
 	const char	*call_graph;
-	const char	*callchain;	/* defer_callchain, one digit an event */
+	const char	*callchain;	/* the wanted defer_callchain, one digit for each event */
 	bool		kernel_only;
 	bool		user_only;
 } attrs[] = {
@@ -256,7 +256,7 @@ static const struct {
 	  .user_only = true },
 };
 
-/* By name it depends on the attribute bits, else on what the kernel says of itself */
+/* "defer" needs only the attribute bits; the default needs kernel.perf_event_defer, too */
 static bool kernel_defers(size_t i)
 {
 	int value;
@@ -325,12 +325,12 @@ static int test__defer_attr(struct test_suite *test __maybe_unused, int subtest 
 	return ret;
 }
 
-/* A record is as deep as the deepest event; one that is the only one goes no deeper. */
+/* The output event has the largest depth of all events, and not more. */
 static int test__defer_depth(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	static const struct {
 		const char	*events;
-		int		max;	/* 0: what the sysctl says */
+		int		max;	/* 0: the limit of the sysctl */
 	} depths[] = {
 		{ "cpu-clock/max-stack=4/", 4 },
 		{ "cpu-clock/max-stack=4/,page-faults/max-stack=8/", 8 },
@@ -357,7 +357,7 @@ static int test__defer_depth(struct test_suite *test __maybe_unused, int subtest
 	return ret;
 }
 
-/* Samples that are read from a pipe have to have a time */
+/* Samples that are read from a pipe need a time */
 static int test__defer_pipe(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	struct callchain_param saved = callchain_param;
@@ -381,7 +381,7 @@ static int test__defer_pipe(struct test_suite *test __maybe_unused, int subtest 
 		ret = TEST_FAIL;
 	evlist__delete(evlist);
 
-	/* Where they are not to have one, nothing is deferred */
+	/* If the user has disabled times, nothing is deferred */
 	opts.sample_time_set = true;
 	evlist = configure("cpu-clock,page-faults", "fp,defer", &opts);
 	TEST_ASSERT_VAL("no events", evlist);

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * libFuzzer target: read a perf.data, or the stream of perf record -o -, as perf
- * script, perf report --stdio and perf report --header -D do, with deferred callchains
- * merged and as recorded, and what perf stat record writes. The features of the header
- * are made native, too, as perf inject does.
+ * script, perf report --stdio and perf report --header -D do. Deferred callchains are
+ * merged in one pass, and shown as recorded in another. The records of perf stat record
+ * are read, too, and the features of the header are converted as perf inject does it.
  *
- * make -C tools/perf CC=clang fuzz-session, see Makefile.perf; then
+ * make -C tools/perf CC=clang fuzz-session (see Makefile.perf), then
  *
- *	fuzz-session FILE...			read each one once
- *	fuzz-session -max_total_time=60 DIR	look for files that break it
+ *	fuzz-session FILE...			read each file once
+ *	fuzz-session -max_total_time=60 DIR	search for files that break the reader
  *
- * Events are copied before they are queued, each into memory of its own size, so
- * that AddressSanitizer sees what is read behind the end of one.
+ * Each event is copied into memory of its own size before it is queued, so
+ * AddressSanitizer sees reads behind its end.
  *
- * What has raw data is taken for a tracepoint, with a format that is always the same: the
- * files of the corpus that have formats are too few for samples to go with one.
+ * Events with raw data are taken for tracepoints, which all have the same format. Few
+ * files of the corpus have formats, and mutated samples would hardly ever match them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,10 +62,10 @@ typedef int (fuzzer_test_t)(const uint8_t *bytes, size_t size);
 fuzzer_init_t LLVMFuzzerInitialize;
 fuzzer_test_t LLVMFuzzerTestOneInput;
 
-/* The sum of all that was read, global, so that none of it is optimized away */
+/* The sum of all bytes read. It is global, so that no read is optimized away. */
 u64 fuzz_session_sum;
 
-/* All that print formats have for what is not of a size that the format tells */
+/* The operations of print formats whose sizes depend on the sample */
 static const char fuzz_format[] =
 	"name: fuzz\n"
 	"ID: 1\n"
@@ -87,10 +87,10 @@ static const char fuzz_format[] =
 
 static struct tep_event *fuzz_event;
 
-/* Counts for so many CPUs times threads: a record may name more than there is memory for */
+/* The limit of CPUs times threads: a record can name more than the memory has room for */
 #define FUZZ_COUNTS	4096
 
-/* What perf script makes of the maps of perf stat record, for one session */
+/* The maps of perf stat record, and the counts for them, of one session */
 struct fuzz_stat {
 	struct perf_stat_config	 config;
 	struct perf_thread_map	*threads;
@@ -125,7 +125,7 @@ static int fuzz_sample(const struct perf_tool *tool __maybe_unused,
 	struct addr_location al;
 	size_t i;
 
-	/* What perf script keeps there, and it prints the name */
+	/* perf script uses priv of the event, and prints the event's name */
 	fuzz_session_sum += !!evsel->priv;
 	fuzz_session_sum += strlen(evsel__name(evsel));
 
@@ -155,7 +155,7 @@ static int fuzz_sample(const struct perf_tool *tool __maybe_unused,
 	}
 	addr_location__exit(&al);
 
-	/* A sample of perf report */
+	/* Add the sample as perf report does */
 	addr_location__init(&al);
 	if (!machine__resolve(machine, &al, sample))
 		hist_entry_iter__add(&iter, &al, PERF_MAX_STACK_DEPTH, NULL);
@@ -163,7 +163,7 @@ static int fuzz_sample(const struct perf_tool *tool __maybe_unused,
 	return 0;
 }
 
-/* What perf report --stdio prints of an event */
+/* Print the events as perf report --stdio does */
 static void fuzz_report(struct evlist *evlist)
 {
 	struct evsel *evsel;
@@ -188,7 +188,7 @@ static int fuzz_maps(struct perf_session *session)
 	if (!cpus || !threads || fuzz_stat.allocated)
 		return 0;
 	nr = perf_cpu_map__nr(cpus);
-	/* An event may be of other CPUs */
+	/* An event can have CPUs that are not in the map */
 	evlist__for_each_entry(session->evlist, evsel)
 		nr += perf_cpu_map__nr(evsel->core.own_cpus);
 	if (nr * perf_thread_map__nr(threads) > FUZZ_COUNTS)
@@ -262,7 +262,7 @@ static int fuzz_attr(const struct perf_tool *tool, union perf_event *event,
 	return err;
 }
 
-/* In memory of its own size; what the other endianness would be is not asked */
+/* Convert a copy of the feature in memory of its size, whatever endianness the file has */
 static void fuzz_native(struct perf_header *header, u64 feat, const void *data, size_t size)
 {
 	void *copy = malloc(size);
@@ -286,7 +286,7 @@ static int fuzz_section(struct perf_file_section *section, struct perf_header *h
 {
 	void *bytes = malloc(section->size);
 
-	/* No section is larger than the file */
+	/* A section that is larger than the file was skipped, so this is no huge size */
 	if (bytes && pread(fd, bytes, section->size, section->offset) == (ssize_t)section->size)
 		fuzz_native(header, feat, bytes, section->size);
 	free(bytes);
@@ -330,7 +330,7 @@ static void read_session(int fd, bool merge, bool dump)
 	if (dump) {
 		tool.show_feat_hdr = SHOW_FEAT_HEADER_FULL_INFO;
 	} else {
-		/* The tool's own print the events in a dump */
+		/* For a dump, perf_tool__init() has set callbacks that print these events */
 		tool.thread_map	 = fuzz_thread_map;
 		tool.cpu_map	 = fuzz_cpu_map;
 		tool.stat_config = fuzz_stat_config;
@@ -339,7 +339,7 @@ static void read_session(int fd, bool merge, bool dump)
 	}
 
 	dump_trace = dump;
-	/* What was found of the format in the input before */
+	/* The input before may have set these flags of the shared format */
 	fuzz_event->flags &= ~(TEP_EVENT_FL_FAILED | TEP_EVENT_FL_PRINTRAW);
 	session = perf_session__new(&data, &tool);
 	if (!IS_ERR(session)) {
@@ -370,7 +370,7 @@ int LLVMFuzzerInitialize(int *argc __maybe_unused, char ***argv __maybe_unused)
 	int null = open("/dev/null", O_WRONLY);
 	struct tep_handle *tep;
 
-	/* What perf prints is of no interest; libFuzzer writes to stderr. */
+	/* Throw away the output of perf; libFuzzer writes to stderr. */
 	if (null < 0 || dup2(null, STDOUT_FILENO) < 0)
 		return -1;
 	close(null);
@@ -379,7 +379,7 @@ int LLVMFuzzerInitialize(int *argc __maybe_unused, char ***argv __maybe_unused)
 	page_size = sysconf(_SC_PAGE_SIZE);
 	symbol_conf.use_callchain = true;
 	symbol_conf.try_vmlinux_path = false;
-	/* Nothing of this machine is to be read, its tracepoints neither */
+	/* Do not read symbols and tracepoints of this machine */
 	symbol_conf.kptr_restrict = true;
 	if (setenv("TRACEFS_PATH", "/dev/null", /*overwrite=*/1))
 		return -1;

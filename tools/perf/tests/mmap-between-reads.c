@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A record that the kernel writes behind the last read of a turn, before
- * perf_mmap__read_done(), is there in the next turn.
+ * The kernel can write a record after the last read of a turn, but before
+ * perf_mmap__read_done(). The next turn must read this record.
  */
 #include <string.h>
 #include <sys/prctl.h>
@@ -19,11 +19,11 @@
 #include "thread_map.h"
 #include "util/mmap.h"
 
-/* Two names that no other test gives to this thread, both of its 16 bytes at most. */
+/* Two names that no other test gives to this thread, of 16 bytes at most. */
 #define EARLY "read early"
 #define LATE "read late"
 
-/* Begin a turn and take all there is. Return whether the name @comm was among it. */
+/* Begin a turn and read all records. Return whether one of them has the name @comm. */
 static bool read_turn(struct perf_mmap *map, const char *comm)
 {
 	union perf_event *event;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Samples of a group that is led by an AUX area event: the second event is the one
- * that samples, and the attributes of the other members have what those of both
- * have, so more than is in the sample. Each member gets its own all the same, unless
- * its callback was to follow a pointer that is not there.
+ * Samples of a group whose leader is an AUX area event. The second event samples. The
+ * attributes of the other members have the fields of both events, which are more than
+ * the sample has. Each member still gets its value, unless its callback would follow a
+ * pointer that the sample does not have.
  */
 #include <linux/err.h>
 #include <linux/kernel.h>
@@ -59,7 +59,7 @@ static int add_event(struct evlist *evlist, u64 sample_type)
 	return 0;
 }
 
-/* Read a sample of a group whose leader's attribute has @of_leader besides */
+/* Read a sample of a group whose leader has the additional fields @of_leader */
 static int read_group(u64 of_leader, struct group_tool *gt, u32 *nr_unknown)
 {
 	const u64 words[] = {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Threads of a machine, found by their number: which of them were found last is
- * remembered, by number, and that may not be told from what is in the table.
+ * Look up the threads of a machine by their tid. The table remembers the threads that
+ * were found last. This must not change the result of a lookup.
  */
 #include <internal/rc_check.h>
 #include "debug.h"
@@ -12,7 +12,7 @@
 
 #define PID	1
 
-/* Is it the thread with that number which is found, or none when @want is NULL? */
+/* Does the lookup of @tid find the thread @want, or no thread if @want is NULL? */
 static bool finds(struct machine *machine, pid_t tid, struct thread *want)
 {
 	struct thread *thread = machine__find_thread(machine, PID, tid);
@@ -25,7 +25,7 @@ static bool finds(struct machine *machine, pid_t tid, struct thread *want)
 static int test__thread_lookup(struct test_suite *test __maybe_unused,
 			       int subtest __maybe_unused)
 {
-	/* Both belong in one place of one table */
+	/* Both tids have the same place in the same table of last threads */
 	const pid_t near = 5, far = near + THREADS__TABLE_SIZE * THREADS__LAST_MATCHES;
 	struct thread *first, *second, *third;
 	struct machines machines;
@@ -46,7 +46,7 @@ static int test__thread_lookup(struct test_suite *test __maybe_unused,
 		TEST_ASSERT_VAL("second of two", finds(machine, far, second));
 	}
 
-	/* The one that was found last goes, then one that was not */
+	/* Remove the thread that was found last, then a thread that was not */
 	machine__remove_thread(machine, second);
 	TEST_ASSERT_VAL("second is gone", finds(machine, far, NULL));
 	TEST_ASSERT_VAL("first stays", finds(machine, near, first));
@@ -58,12 +58,12 @@ static int test__thread_lookup(struct test_suite *test __maybe_unused,
 	TEST_ASSERT_VAL("first is gone", finds(machine, near, NULL));
 	TEST_ASSERT_VAL("second stays", finds(machine, far, second));
 
-	/* Another thread with the number of one that was remembered */
+	/* Another thread gets the tid of a remembered thread */
 	third = machine__findnew_thread(machine, PID, near);
 	TEST_ASSERT_VAL("third", third && !RC_CHK_EQUAL(third, first));
 	TEST_ASSERT_VAL("third is found", finds(machine, near, third));
 
-	/* To remove one that is gone removes what has its number, from both */
+	/* Removing a thread again removes the thread that now has its tid */
 	machine__remove_thread(machine, first);
 	TEST_ASSERT_VAL("third is gone", finds(machine, near, NULL));
 	TEST_ASSERT_VAL("second is still there", finds(machine, far, second));

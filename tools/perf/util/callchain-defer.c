@@ -22,8 +22,8 @@
  *
  * Our kernel writes the record after its samples, into the same buffer, before the task
  * leaves the CPU. So the record is nearly always in the table when the sample is due.
- * There are two exceptions: the tool may deliver each sample as soon as it is read, and
- * other kernels write the record of a sleeping task only when the task wakes up. Then:
+ * There are two exceptions: without the ordered queue a sample is delivered as soon as it
+ * is read, and other kernels write the record of a sleeping task when it wakes up. Then:
  *
  *   A file is read ahead, from the position of its reader to the missing record
  *   (callchain-ahead.c). All records on the way go into the table.
@@ -32,6 +32,7 @@
  *   at the sample, and the next flush tries again (ORDERED_EVENTS__HOLD). The sample
  *   waits for one second of the events' own time at most, and only until the queue has
  *   grown to 512 MiB. Then it is delivered without its user frames, and one line says so.
+ *   If a tool has no ordered queue, the samples of a pipe stay as they were recorded.
  *
  * A merged sample has its kernel frames, PERF_CONTEXT_USER and all of the user frames.
  * The kernel has applied a limit to each part already. If the stack is missing, the last

@@ -2,9 +2,9 @@
 # Deferred callchains: perf script, report and inject
 # SPDX-License-Identifier: GPL-2.0
 #
-# Record, and read back in all ways: a merged sample has to have the frames that
-# the sample and the callchain with its cookie have when they are shown as they
-# were recorded.
+# Record once, and read the data with each command. The frames of a merged sample
+# must be the frames of the recorded sample, followed by those of the record with
+# the same cookie.
 
 set -e
 
@@ -26,7 +26,7 @@ trap_cleanup()
 }
 trap trap_cleanup EXIT TERM INT
 
-# Sleeps in the kernel many times, and leaves somebody who does it still
+# Sleeps in the kernel many times, and leaves a child that still sleeps at the end
 nap='i=0; while [ $i -lt 5 ]; do sleep 0.01; i=$((i+1)); done; sleep 1 &'
 
 ok()
@@ -40,7 +40,7 @@ fail()
 	err=1
 }
 
-# check NAME COMMAND: the command has to succeed
+# check NAME COMMAND: the command must succeed
 check()
 {
 	local name=$1
@@ -53,7 +53,7 @@ check()
 	fi
 }
 
-# same FILE FILE: shows how they differ
+# same FILE FILE: compare, and show the begin of the differences
 same()
 {
 	diff "$1" "$2" > "$dir/diff" && return 0
@@ -61,8 +61,8 @@ same()
 	return 1
 }
 
-# frames FILE [OPTION]: a line for each sample, of tid, time and addresses. Those
-# of deferred callchains have the cookie in place of the time.
+# frames FILE [OPTION]: print a line for each sample, with tid, time and addresses.
+# The line of a record begins with "record", and has the cookie in place of the time.
 frames()
 {
 	perf script -i "$@" -F tid,time,ip 2> "$log" | awk '
@@ -84,7 +84,7 @@ frames()
 		END { flush() }'
 }
 
-# What merging has to make of the lines of frames --no-merge-callchains
+# Merge the output of frames --no-merge-callchains, as perf must do it
 merge()
 {
 	awk '
@@ -126,7 +126,7 @@ test_script()
 	fi
 }
 
-# stat NAME: that number in perf report --stats, 0 when it is not there
+# stat NAME: print this count from perf report --stats, 0 if it is not there
 stat()
 {
 	awk -v name="$1:" 'index($0, name) { n = $NF } END { print n + 0 }' "$dir/stats"
@@ -178,7 +178,7 @@ test_pipe()
 	perf record -g -e page-faults,cpu-clock -c 1000000 -o - -- sh -c "$nap" \
 		> "$dir/pipe" 2> "$log"
 	frames - --no-merge-callchains < "$dir/pipe" > "$dir/recorded"
-	# A pipe's callchains can come behind the samples that wait for them
+	# In a pipe a record can come after its samples
 	merge < "$dir/recorded" > "$dir/wanted"
 	frames - < "$dir/pipe" > "$dir/merged"
 	check "Merged from a pipe" same "$dir/wanted" "$dir/merged"

@@ -2,9 +2,9 @@
 # Deferred callchains: perf record
 # SPDX-License-Identifier: GPL-2.0
 #
-# Recording only: which events ask for deferral, and that every user callchain
-# that is announced in a sample is in the data too, for all modes of perf record.
-# On kernels without the feature: that perf records as ever.
+# Recording only. The events that should ask for deferral do so, and in all modes of
+# perf record the data has a record for each deferred sample. On kernels without the
+# feature perf records as before.
 
 set -e
 
@@ -28,7 +28,7 @@ trap_cleanup()
 }
 trap trap_cleanup EXIT TERM INT
 
-# Sleeps in the kernel many times, each time in a system call of its own
+# Sleeps in the kernel many times, in one system call after the other
 nap='i=0; while [ $i -lt 5 ]; do sleep 0.01; i=$((i+1)); done'
 
 fail()
@@ -37,7 +37,7 @@ fail()
 	err=1
 }
 
-# record ARGS: perf record into $data, messages in $log
+# record ARGS: run perf record, with the data in $data and the messages in $log
 record()
 {
 	rm -rf "$data" "$data".*
@@ -48,14 +48,14 @@ record()
 	}
 }
 
-# bits NAME FILE: that attribute bit of each event, one digit an event
+# bits NAME FILE: print this attribute bit of all events, one digit for each event
 bits()
 {
 	perf evlist -v -i "$2" 2> /dev/null | grep -v '^#' |
 		sed "s/.*, $1: 1.*/1/; t; s/.*/0/" | tr -d '\n'
 }
 
-# check_bits NAME CALLCHAIN OUTPUT
+# check_bits NAME CALLCHAIN OUTPUT: compare defer_callchain and defer_output of all events
 check_bits()
 {
 	local callchain output
@@ -69,7 +69,7 @@ check_bits()
 	fi
 }
 
-# Samples that announce a user callchain, and how many of these are not there
+# count FILE...: print the number of deferred samples, and how many have no record
 count()
 {
 	local file
@@ -108,7 +108,7 @@ count()
 		}'
 }
 
-# check_complete NAME FILE...: there are deferred samples, each with its callchain
+# check_complete NAME FILE...: there are deferred samples, and each has its record
 check_complete()
 {
 	local name=$1 wanted missing
@@ -123,7 +123,7 @@ check_complete()
 	fi
 }
 
-# check_messages NAME REGEX LINES
+# check_messages NAME REGEX LINES: so many lines in $log match
 check_messages()
 {
 	local n
@@ -137,8 +137,8 @@ check_messages()
 	fi
 }
 
-# Snapshots are of AUX area events. There is none here: to be said as it is without
-# callchains, and nothing else.
+# --snapshot needs an AUX area event, and there is none here. With callchains perf must
+# print the same error as without them, and nothing else.
 test_snapshot()
 {
 	local option name
@@ -156,7 +156,7 @@ test_snapshot()
 	done
 }
 
-# Words that do not go together, and that it is said which
+# Words that do not go together are refused, and the message names them
 test_words()
 {
 	local words said
@@ -176,7 +176,7 @@ test_words()
 			check_messages "--call-graph $words is refused" "^callchain: $said$" 1
 		fi
 	done
-	# perf top has the words about printing in the same option, and numbers among them
+	# perf top has the print options in the same option, and some of them are numbers
 	for words in "fp,defer,dwarf:invalid argument 'dwarf': expected only one of .*" \
 		     "defer,0.5,fp,graf:Unknown --call-graph option value: graf" \
 		     "0.5,defer,graf:Unknown --call-graph option value: graf" \
@@ -192,14 +192,14 @@ test_words()
 			check_messages "perf top --call-graph $words, nothing else" "^callchain:" 1
 		fi
 	done
-	# Of one event it is said, and the event has what the others have, as for all that
-	# is wrong there
+	# If the option of a single event is wrong, perf prints an error, and records the
+	# event like the others. All wrong options of events are handled so.
 	record -e "cpu-clock/call-graph='dwarf,defer'/" -- true || return 0
 	check_messages "call-graph='dwarf,defer' of an event" \
 		"^callchain: 'defer' does not go with 'dwarf': expected it with 'fp'$" 1
 }
 
-# attributes OUTPUT ARGS: all attributes of each event, recorded into a file or a pipe
+# attributes OUTPUT ARGS: record into a file or a pipe, and print the events' attributes
 attributes()
 {
 	local output=$1
@@ -215,7 +215,7 @@ attributes()
 	perf evlist -v -i "$output" 2>&1
 }
 
-# same_attributes NAME ARGS: recorded by default as where deferral is forbidden
+# same_attributes NAME ARGS: the attributes are the same by default and with nodefer
 same_attributes()
 {
 	local name=$1 output form events=${events:-cpu-clock,task-clock}
@@ -259,7 +259,7 @@ test_fallback()
 		fail "Callchains without deferral"
 	fi
 
-	# Others may have the attribute bits, and none of the promises
+	# Other kernels may have the attribute bits, but not kernel.perf_event_defer
 	if ! has_bits; then
 		record --call-graph fp,defer -e cpu-clock,task-clock -- true || return 0
 		check_messages "Warning when asked for by name" \
@@ -275,14 +275,14 @@ test_fallback()
 	record -vv --call-graph fp,nodefer -e cpu-clock,task-clock -- true || return 0
 	check_messages "Not looked at when forbidden" "not deferred" 0
 
-	# What deferral needs, and it alone: times in a pipe, an event for the callchains
+	# Without deferral perf adds no times to a pipe, and no event for the callchains
 	same_attributes "Attributes" -g
 	same_attributes "Attributes, per thread" --per-thread -g
 	events='{page-faults/max-stack=4/,context-switches}' \
 		same_attributes "Attributes, a leader with a smaller max-stack" -g
 }
 
-# live WORDS: perf top and perf trace with callchains, messages and all in $log
+# live WORDS: run perf trace and perf top with callchains, with all output in $log
 live()
 {
 	perf trace --call-graph "$1" --no-syscalls -e page-faults/period=1/ -- true \
@@ -291,8 +291,8 @@ live()
 		fail "perf trace --call-graph $1"
 		return 1
 	}
-	# what is typed before the first display is thrown away, and behind the end
-	# of what is typed it would look for more without end
+	# perf top throws away keys that come before its first display. At the end of
+	# its input it would poll without end, so keep the input open after the q.
 	(
 		for _ in $(seq 100); do
 			grep -q "PerfTop:" "$log" && break
@@ -332,7 +332,7 @@ test_fallback_live()
 	check_messages "perf trace and perf top, silent when forbidden" "WARNING\|deferred" 0
 }
 
-# The last event is the one that is added for the callchains
+# The last digit is for the event that perf adds for the callchains
 test_attributes()
 {
 	record -vv -g -e cpu-clock -- true || return 0
@@ -369,13 +369,13 @@ test_attributes()
 	record -g --user-callchains -e cpu-clock -- true || return 0
 	check_bits "User callchains only" 10 01
 
-	# A mode in the configuration, and no -g: there is nothing to have an event for
+	# With a mode in the configuration, but no -g, there are no callchains to add it for
 	printf '[call-graph]\n\trecord-mode = fp\n' > "$dir/config"
 	PERF_CONFIG=$dir/config record -e '{page-faults/overwrite/,context-switches}' -- true ||
 		return 0
 	check_bits "No callchains" 00 00
 
-	# perf test reads no configuration, so that -g alone has none to say otherwise
+	# perf test reads no configuration, so the tests above are not affected by one
 	printf '[call-graph]\n\trecord-mode = fp,nodefer\n' > "$dir/config"
 	PERF_CONFIG=$dir/config record -g -e cpu-clock -- true || return 0
 	check_bits "Forbidden by the configuration" 0 0
@@ -393,7 +393,7 @@ test_attributes()
 	fi
 }
 
-# mode NAME ARGS: record the naps with that option
+# mode NAME ARGS: record the naps with these options
 mode()
 {
 	local name=$1
@@ -429,13 +429,13 @@ test_modes()
 	perf record -g -e page-faults -c 1 -o - -- sh -c "$nap" > "$dir/pipe.data" 2> "$log"
 	check_complete "Pipe" "$dir/pipe.data"
 
-	# At a switch there can be one a CPU whose record is in the next file
+	# At a switch one record for each CPU may be in the next file, so read all files
 	record -g -e page-faults -c 1 --switch-output=16K -- sh -c "$nap; $nap" || return 0
 	check_complete "Switched output" "$data".*
 }
 
-# They never come back to user space while they are profiled: the callchain of what was
-# sampled before they fell asleep was written when they did.
+# These tasks never return to user space while they are profiled. The kernel must write
+# their records when they fall asleep.
 test_sleepers()
 {
 	local event=$asleep
@@ -458,7 +458,7 @@ test_sleepers()
 	background=
 }
 
-# The event that gets the callchains has to be the last one to be disabled.
+# The event that gets the callchains must be disabled last.
 test_order()
 {
 	local fds order
@@ -496,7 +496,7 @@ if ! perf record -o "$data" -g -e cpu-clock -- true > "$log" 2>&1; then
 	exit 2
 fi
 
-# Where there are tracepoints of system calls: they can be sampled in what sleeps
+# Sample a system call that sleeps, if the kernel has tracepoints for system calls
 asleep=page-faults
 if perf record -o "$data" -e syscalls:sys_enter_wait4 -- true > /dev/null 2>&1; then
 	asleep=syscalls:sys_enter_wait4
