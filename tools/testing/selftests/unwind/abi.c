@@ -83,7 +83,7 @@ TEST_F(abi, flag_bits)
 	}
 }
 
-/* The structure has not grown: the kernel says its size when a larger one has a value. */
+/* The structure has not grown. The kernel reports its size if a larger one is used. */
 TEST_F(abi, attr_size)
 {
 	struct {
@@ -100,11 +100,11 @@ TEST_F(abi, attr_size)
 	EXPECT_EQ(-1, ut_perf_open(&big.attr, 0, -1, -1, 0));
 	EXPECT_EQ(E2BIG, errno);
 	EXPECT_EQ(UT_ATTR_SIZE, big.attr.size);
-	/* And the flag word belongs to the first version of it. */
+	/* The flag word is a part of the structure's first version. */
 	EXPECT_LE(0, dummy_with(UT_DEFER_CALLCHAIN | UT_DEFER_OUTPUT, PERF_ATTR_SIZE_VER0));
 }
 
-/* The header of this tree has the same numbers under the names of the interface. */
+/* The uapi header of this tree has the same numbers. */
 TEST_F(abi, uapi_header)
 {
 #ifdef UAPI_HAS_DEFER
@@ -129,7 +129,7 @@ TEST_F(abi, uapi_header)
 #endif
 }
 
-/* A sample from inside the kernel: its frames, then marker and cookie, nothing else. */
+/* A sample in the kernel has the kernel frames, then marker and cookie, and no more. */
 TEST_F(abi, sample_layout)
 {
 	struct ut_stack st;
@@ -202,7 +202,7 @@ TEST_F(abi, record_layout)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The trailer has what the tracking event's sample_type says, in its order. */
+/* The trailer has the fields of the tracking event's sample_type, in their order. */
 TEST_F_TIMEOUT(abi, sample_id_trailer, 120)
 {
 	static const __u64 bits[] = {
@@ -298,13 +298,13 @@ TEST_F(abi, no_sample_id_all)
 	EXPECT_EQ(8 * (3 + st.nr), w[5] >> 48);
 	EXPECT_EQ(w[4], w[6]);
 	EXPECT_EQ(st.nr, w[7]);
-	/* And again if the task was preempted. */
+	/* There are more records if the task was preempted. */
 	EXPECT_EQ(0, (page->data_head - 8 * 5) % (8 * (3 + st.nr)));
 	ut_ring_unmap(&ring);
 	close(fd);
 }
 
-/* Whatever the limits are, the marker never goes without its cookie. */
+/* Whatever the limits are, there is no marker without its cookie. */
 TEST_F_TIMEOUT(abi, marker_with_cookie, 120)
 {
 	unsigned int deferred = 0;
@@ -322,7 +322,7 @@ TEST_F_TIMEOUT(abi, marker_with_cookie, 120)
 			opts.max_stack = depth;
 			opts.pages = 8;
 			ASSERT_EQ(0, ut_open(&self->s, &opts));
-			/* One sample with kernel frames in it and one without. */
+			/* One sample with kernel frames, and one without */
 			tp[0] = ut_add_tracepoint(&self->s, "task", "task_rename");
 			tp[1] = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_prctl");
 			ASSERT_LE(0, tp[0]);
@@ -334,7 +334,7 @@ TEST_F_TIMEOUT(abi, marker_with_cookie, 120)
 			for (k = 0; k < 2; k++) {
 				r = ut_sample(&self->s, tp[k], 0, 0);
 				ASSERT_NE(NULL, r);
-				/* Room for both, and for the kernel's context. */
+				/* Is there room for marker, cookie and the kernel's context? */
 				EXPECT_EQ(contexts >= 3 - k, !!r->cookie)
 					TH_LOG("contexts %d depth %d event %d", contexts,
 					       depth, k);
@@ -351,14 +351,14 @@ TEST_F_TIMEOUT(abi, marker_with_cookie, 120)
 			ut_close(&self->s);
 		}
 	}
-	/* With room for it, it is there. */
+	/* The marker is there if there is room. */
 	EXPECT_LT(10, deferred);
 	EXPECT_EQ(0, ut_write_sysctl(MAX_CONTEXTS, self->contexts));
 }
 
 /*
- * An event that has defer_output and nothing else receives the records: the
- * session's tracking event has neither mmap nor comm nor task.
+ * An event with defer_output receives the records, although it has none of mmap,
+ * comm and task.
  */
 TEST_F(abi, output_only_per_task)
 {
@@ -419,7 +419,7 @@ TEST_F(abi, output_only_per_cpu)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The sampling event may be the one that receives, too. */
+/* A sampling event may have defer_output, too. */
 TEST_F(abi, one_event_for_both)
 {
 	struct ut_opts opts = self_task;
@@ -440,7 +440,7 @@ TEST_F(abi, one_event_for_both)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* No event wants records: none are written. */
+/* If no event has defer_output, no record is written. */
 TEST_F(abi, no_output_event)
 {
 	struct ut_opts opts = self_task;
@@ -457,7 +457,7 @@ TEST_F(abi, no_output_event)
 	EXPECT_EQ(0, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
 }
 
-/* An event that did not ask keeps its immediate callchain beside one that did. */
+/* An event without defer_callchain keeps its immediate callchain beside one with it. */
 TEST_F(abi, event_that_did_not_ask)
 {
 	struct ut_stack st, got;
@@ -485,7 +485,7 @@ TEST_F(abi, event_that_did_not_ask)
 static const __u64 exclude_callchain_user = 1ULL << 22;
 static const __u64 exclude_callchain_kernel = 1ULL << 21;
 
-/* No user callchain wanted: no marker, no record. */
+/* With exclude_callchain_user there is no marker and no record. */
 TEST_F(abi, exclude_callchain_user)
 {
 	struct ut_opts opts = self_task;
@@ -512,7 +512,7 @@ TEST_F(abi, exclude_callchain_user)
 	EXPECT_EQ(0, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
 }
 
-/* No kernel callchain wanted: marker and cookie alone. */
+/* With exclude_callchain_kernel the callchain is only marker and cookie. */
 TEST_F(abi, exclude_callchain_kernel)
 {
 	struct ut_opts opts = self_task;
@@ -563,13 +563,13 @@ TEST_F(abi, with_regs_and_stack_user)
 	ASSERT_EQ(0, ut_drain(&self->s));
 	r = ut_sample(&self->s, tp, 0, 0);
 	EXPECT_TRUE(ut_stack_is(&self->s, r, &st));
-	/* Behind the callchain: abi, sp, ip, size of the stack, its bytes, size of those. */
+	/* Behind the callchain: abi, sp, ip, the stack's size, its bytes, the used size. */
 	w = r->ips + r->nr;
 	EXPECT_EQ(PERF_SAMPLE_REGS_ABI_64, w[0]);
 	EXPECT_EQ(st.ip[0], w[2]);
 	ASSERT_EQ(256, w[3]);
 	EXPECT_EQ(256, w[4 + 256 / sizeof(*w)]);
-	/* The frames that the record has are there: return addresses, in order. */
+	/* The copy of the stack has the return addresses of the record, in order. */
 	for (i = 0, n = 1; i < 256 / sizeof(*w); i++)
 		n += n < st.nr && w[4 + i] == st.ip[n];
 	EXPECT_LE(4, n);
@@ -582,7 +582,7 @@ static int cmp_u64(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* K2: the next system call has another cookie, and so have a thousand. */
+/* K2: a thousand system calls have a thousand cookies. */
 TEST_F_TIMEOUT(abi, cookie_is_unique, 60)
 {
 	struct ut_opts opts = self_cpus;

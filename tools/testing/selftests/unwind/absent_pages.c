@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K15: user stacks in pages that are not there. On its way to user space a task brings them,
- * and can be killed meanwhile; where it is switched out for that its stack ends at the page,
- * and comes once more when that is there. Everywhere else the walk ends at such a page. None
- * waits for a page that user space serves.
+ * K15: user stacks with absent pages. On the way to user space the walk faults such a page
+ * in, and the task can be killed meanwhile. If the task is switched out for that, it first
+ * gets a record that ends at the page, and a complete one when the page is there. In all
+ * other places the walk ends at an absent page. No walk waits for a page that user space
+ * serves.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +40,7 @@ FIXTURE_TEARDOWN(absent_pages)
 		ut_fuse_end(&self->fuse);
 }
 
-/* Run @fn in a child, of which each call of @tp is sampled. */
+/* Run @fn in a child, and sample each system call @tp of the child. */
 static int watch_child(struct ut_session *s, struct ut_child *c, ut_fn fn, void *arg,
 		       const char *tp)
 {
@@ -53,7 +54,7 @@ static int watch_child(struct ut_session *s, struct ut_child *c, ut_fn fn, void 
 	return ut_go(c);
 }
 
-/* Ten seconds, for what takes none. */
+/* Wait for ten seconds at most; it should take no time. */
 static bool wait_done(int *done, int want)
 {
 	int i;
@@ -64,12 +65,12 @@ static bool wait_done(int *done, int want)
 }
 
 /*
- * A page of a device that does not answer: the walk waits for it, but the task can be
- * killed, and the sample gets its record.
+ * A page of a device that does not answer: the walk waits for the page, but the sample has
+ * a record by then, and the task can be killed.
  */
 struct victim {
 	unsigned long	fp;
-	long		exit;		/* the system call */
+	long		exit;		/* the number of the system call */
 	struct ut_fuse	*fuse;
 	int	ready, done;
 };
@@ -95,7 +96,7 @@ TEST_F_TIMEOUT(absent_pages, page_never_served, 60)
 	ASSERT_EQ(0, ut_device_page(&self->fuse));
 	v->fp = (unsigned long)self->fuse.page;
 	ASSERT_EQ(0, watch_child(&self->s, &c, unserved, v, "sys_enter_getppid"));
-	/* It gets stuck in the fault, and its stack up to there has been handed out. */
+	/* The task hangs in the fault. The stack up to the page has been written. */
 	ASSERT_TRUE(ut_wait_state(c.pid, "D"));
 	ASSERT_EQ(1, v->ready);
 	EXPECT_EQ(0, v->done);
@@ -104,7 +105,7 @@ TEST_F_TIMEOUT(absent_pages, page_never_served, 60)
 	EXPECT_EQ(1, got.nr);
 	EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_AGAIN));
-	/* Nobody waits with it: neither who disables nor who reads. */
+	/* Neither disabling the events nor reading the buffers waits for the task. */
 	ASSERT_EQ(0, ut_disable(&self->s));
 	ASSERT_EQ(0, kill(c.pid, SIGKILL));
 	ASSERT_EQ(SIGKILL, ut_wait(&c));
@@ -113,8 +114,8 @@ TEST_F_TIMEOUT(absent_pages, page_never_served, 60)
 }
 
 /*
- * A thread that serves a page by userfaultfd has its address at hand, here where the
- * frame pointer is: it must not be made to wait for itself.
+ * A thread serves a page by userfaultfd, and its own frame pointer points into the page.
+ * The walk must not fault the page in: the thread would wait for itself.
  */
 static void serves_itself(void *arg)
 {
@@ -139,7 +140,7 @@ TEST_F(absent_pages, page_of_its_own_to_serve)
 	v->fp = (unsigned long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
 				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_EQ(0, watch_child(&self->s, &c, serves_itself, v, "sys_enter_getppid"));
-	/* In pause(), or waiting for the page. */
+	/* The child is in pause() now. With a fault it would wait for the page. */
 	while (!UT_READ(v->ready))
 		usleep(1000);
 	ASSERT_LE(0, v->ready) TH_LOG("userfaultfd: %s", strerror(-v->ready));
@@ -156,9 +157,9 @@ TEST_F(absent_pages, page_of_its_own_to_serve)
 }
 
 /*
- * Nor does a task wait for a page of FUSE, which no signal may end, as where the server
- * answers one request at a time, or a page is read by itself. Its record has the frames
- * up to there.
+ * The walk does not wait for a page of FUSE, either. Often no signal can end such a wait:
+ * if the file system has no FUSE_ASYNC_READ, or if there is no readahead. The record has
+ * the frames up to the page.
  */
 static void beside_fuse(void *arg)
 {
@@ -206,7 +207,7 @@ FIXTURE_SETUP(dead_fuse)
 
 FIXTURE_TEARDOWN(dead_fuse)
 {
-	/* A task that waits goes on when the server is gone. */
+	/* When the server is gone, tasks that wait for it continue. */
 	ut_fuse_end(&self->fuse);
 	if (self->c.pid > 0) {
 		kill(self->c.pid, SIGKILL);
@@ -221,7 +222,7 @@ TEST_F(dead_fuse, page)
 	unsigned long *frame;
 	struct ut_stack got;
 
-	/* A frame that lies above the one before. */
+	/* The page's frame must lie above this frame. */
 	frame = mmap(page - PAGES * PAGE, PAGE, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_LT((void *)frame, (void *)page);
@@ -241,11 +242,12 @@ TEST_F(dead_fuse, page)
 }
 
 /*
- * The server itself, with the address of a page of its own at hand: it must not wait for
- * what it has to answer. When another thread has had the page it is read.
+ * The frame pointer of a FUSE server points into a page of its own file. The walk must not
+ * fault the page in: the server would wait for itself. When another thread has faulted the
+ * page in, the walk reads it.
  */
 struct self_served {
-	struct ut_fuse	fuse;		/* the first, for between() */
+	struct ut_fuse	fuse;		/* must be the first member, see between() */
 	void		*page;
 	int		err, ready, done;
 };
@@ -271,7 +273,7 @@ static void *map_and_read(void *arg)
 		return NULL;
 	}
 	__atomic_store_n(&v->ready, 1, __ATOMIC_RELEASE);
-	/* What comes behind a request is seen by the next one at the latest. */
+	/* The server looks at ready before each request, so make a request. */
 	getxattr(v->fuse.path, "user.first", value, sizeof(value));
 	while (UT_READ(v->done) < 1)
 		usleep(1000);
@@ -319,8 +321,8 @@ TEST_F(absent_pages, page_of_its_own_file)
 }
 
 /*
- * A return address of 0, as code without frame pointers has many: it is there, so the
- * task does not wait for another thread that has the memory map locked.
+ * A return address of 0, as it often occurs in code without frame pointers. The page is
+ * there, so the walk must not take the lock of the memory map, which another thread holds.
  */
 static void *lock_map(void *arg)
 {
@@ -334,7 +336,7 @@ static void beside_the_lock(void *arg)
 	pthread_t thread;
 
 	((unsigned long *)v->fp)[1] = 0;
-	/* All pages that it takes are mapped behind this. */
+	/* After the first call all pages that are needed are mapped. */
 	ut_syscall_on(v->fp, v->fp, __NR_getppid, 0, 0, 0);
 	v->ready = 1;
 	if (pthread_create(&thread, NULL, lock_map, v->fuse))
@@ -373,7 +375,7 @@ TEST_F(absent_pages, zero_beside_a_locked_map)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The same as the first, killed with the events enabled: the record is there. */
+/* Like page_never_served, but the task is killed with the events enabled. */
 TEST_F_TIMEOUT(absent_pages, killed_in_the_walk, 60)
 {
 	struct victim *v = ut_shared(sizeof(*v));
@@ -399,7 +401,7 @@ TEST_F_TIMEOUT(absent_pages, killed_in_the_walk, 60)
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_AGAIN));
 }
 
-/* What exits brings no page, whether there is one to be had or not. */
+/* The walk at an exit faults no page in, whether or not the page could be read. */
 static void exit_on(void *arg)
 {
 	struct victim *v = arg;
@@ -429,7 +431,7 @@ TEST_F_TIMEOUT(absent_pages, exit_brings_none, 60)
 		struct ut_stack got;
 		struct ut_child c;
 
-		/* In the file, and in no page table. */
+		/* The page is in the file, but not in the page table. */
 		if (served) {
 			v.fp = (unsigned long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED,
 						   fd, 0);
@@ -455,9 +457,9 @@ TEST_F_TIMEOUT(absent_pages, exit_brings_none, 60)
 }
 
 /*
- * Where nothing can end the wait for a page that is never served, the walk does not
- * wait: the signal that kills the task has been taken, or others wait for the task
- * with locks that only an execve() gives back.
+ * If nothing could end the wait for a page that is never served, the walk does not wait:
+ * the task has already taken the signal that kills it, or it holds locks of an execve()
+ * that other tasks wait for.
  */
 #define NEW_IMAGE	"--new-image"
 
@@ -526,7 +528,7 @@ FIXTURE(no_wait) {
 
 FIXTURE_VARIANT(no_wait) {
 	ut_fn fn;
-	const char *func;		/* what is sampled, or the signal is */
+	const char *func;		/* the sampled function; NULL: signal_deliver */
 	int kill, status;
 };
 
@@ -538,7 +540,7 @@ FIXTURE_VARIANT_ADD(no_wait, killed_by_exec) {
 	.fn = killed_by_exec, .status = 7 << 8,
 };
 
-/* Behind what ends the wait of one that has not come so far. */
+/* Sampled in exit_signals(), after which no signal ends a wait of the thread. */
 FIXTURE_VARIANT_ADD(no_wait, thread_exits) {
 	.fn = thread_exits, .func = "exit_signals",
 };

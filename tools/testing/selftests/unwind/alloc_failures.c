@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K17: memory that cannot be had. Each allocation of deferral's own is made to fail, all
- * of which are made when an event is opened: nothing crashes, and all is well afterwards.
+ * K17: failing allocations. All allocations for deferral are made when an event is opened.
+ * The test makes each of them fail in turn. Nothing must crash, and the next event works.
  *
- * This needs CONFIG_FAILSLAB, CONFIG_FAIL_PAGE_ALLOC, CONFIG_FAULT_INJECTION_DEBUG_FS and
- * CONFIG_FAULT_INJECTION_STACKTRACE_FILTER, fails without them, and so is not among the
- * tests that are run by default.
+ * The test needs CONFIG_FAILSLAB, CONFIG_FAIL_PAGE_ALLOC, CONFIG_FAULT_INJECTION_DEBUG_FS
+ * and CONFIG_FAULT_INJECTION_STACKTRACE_FILTER. It fails without them, so it is not run by
+ * default.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 #define MAX_FRAMES	1000
 #define MANY		1000000000L
 
-/* What can be made to fail. */
+/* The points of fault injection. */
 static const char * const points[] = { "failslab", "fail_page_alloc" };
 
 static int point_write(const char *point, const char *name, const char *fmt, __u64 val)
@@ -43,7 +43,7 @@ static int point_write(const char *point, const char *name, const char *fmt, __u
 	return err;
 }
 
-/* How often has something failed since arm()? */
+/* The number of failures since arm(). */
 static long failures(const char *point)
 {
 	char path[128];
@@ -54,8 +54,8 @@ static long failures(const char *point)
 }
 
 /*
- * Of what @func allocates, itself or by what it calls, @percent % fail; with 0 %, what
- * fail_nth() says does.
+ * Let @percent % of the allocations in @func and its callees fail. With 0 %, only the
+ * allocations that fail_nth() selects fail.
  */
 static int arm(const char *point, const char *func, int percent)
 {
@@ -71,7 +71,7 @@ static int arm(const char *point, const char *func, int percent)
 	       point_write(point, "ignore-gfp-wait", "%c", 'N') ||
 	       (!strcmp(point, "fail_page_alloc") &&
 		(point_write(point, "min-order", "%llu", 0) ||
-		 /* so are those of vmalloc() */
+		 /* This includes the allocations of vmalloc(). */
 		 point_write(point, "ignore-gfp-highmem", "%c", 'N'))) ||
 	       point_write(point, "verbose", "%llu", 0) ||
 	       point_write(point, "interval", "%llu", 1) ||
@@ -90,13 +90,13 @@ static void disarm(void)
 	}
 }
 
-/* The @nth allocation of the calling thread that arm() is about fails; 0: none. */
+/* Let the @nth allocation fail that this thread makes in the function of arm(); 0: none. */
 static int fail_nth(int nth)
 {
 	return ut_write_sysctl("/proc/thread-self/fail-nth", nth);
 }
 
-/* Has it failed? There were fewer allocations if not. */
+/* Did it fail? If not, there were fewer allocations. */
 static bool has_failed(void)
 {
 	long left = -1;
@@ -135,12 +135,12 @@ FIXTURE_TEARDOWN(failures)
 	ut_write_sysctl(MAX_STACK, self->max);
 }
 
-/* Where stacks are walked and handed out. */
+/* The functions that walk stacks and hand them out. */
 static const char * const places[] = {
 	"unwind_deferred_task_work", "__unwind_deferred_flush",
 };
 
-/* A stack needs no memory that it might not get, however it is handed out. */
+/* Walking a stack and handing it out allocates nothing that could fail. */
 TEST_F_TIMEOUT(failures, none_at_run_time, 120)
 {
 	struct ut_opts opts = { .switches = true };
@@ -183,7 +183,7 @@ static int open_session(struct ut_session *s)
 	return ut_add_tracepoint(s, "syscalls", "sys_enter_getppid") < 0 ? -1 : 0;
 }
 
-/* By deferral, or at once where there was no memory for that. */
+/* Does a sample have its stack, deferred or (if there was no memory) immediate? */
 static bool has_stack(struct ut_session *s, bool deferred)
 {
 	struct ut_stack want;
@@ -197,8 +197,8 @@ static bool has_stack(struct ut_session *s, bool deferred)
 }
 
 /*
- * An event that cannot have what it needs is refused, or its stacks are walked at once. The
- * next one has its stacks by deferral.
+ * If an allocation fails, the event is refused, or its stacks are walked immediately. The
+ * stacks of the next event are deferred again.
  */
 TEST_F_TIMEOUT(failures, open, 240)
 {
@@ -206,7 +206,7 @@ TEST_F_TIMEOUT(failures, open, 240)
 	bool failed = true;
 	int err;
 
-	/* The space for a walk, another one than what earlier events have left. */
+	/* Another size of the buffers for walks, so that those of earlier events do not fit. */
 	ASSERT_EQ(0, ut_write_sysctl(MAX_STACK, MAX_FRAMES));
 	for (i = 0; i < ARRAY_SIZE(points); i++)
 		ASSERT_EQ(0, arm(points[i], "perf_defer_init", 0));
@@ -217,7 +217,7 @@ TEST_F_TIMEOUT(failures, open, 240)
 		failed = has_failed();
 		fail_nth(0);
 		refused += !!err;
-		/* Something may have been had after all, but not the other way around. */
+		/* An event may be opened in spite of a failure, but not refused without one. */
 		if (!failed)
 			EXPECT_EQ(0, err);
 		if (!err) {
@@ -225,7 +225,7 @@ TEST_F_TIMEOUT(failures, open, 240)
 			immediate += failed && !ut_sample(&self->s, 0, 0, 0)->cookie;
 		}
 		ut_close(&self->s);
-		/* What there is for walks goes a second behind the last event. */
+		/* The buffers for walks are freed a second after the last event. */
 		sleep(2);
 	}
 	disarm();

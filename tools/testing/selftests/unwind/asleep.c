@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K11, K14, K15: stacks that are walked at the switch, where nothing may be waited for: of
- * tasks that fall asleep with pages of their stack not present, in 32-bit code, in another
- * pid namespace, and of those that inherit their events.
+ * K11, K14, K15: stacks that are walked at the switch, where the walk must not wait. The
+ * tasks fall asleep with absent pages in their stack, in 32-bit code, in another pid
+ * namespace, or with inherited events.
  */
 #include <asm/ldt.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
 
-/* Read until this task's sample has its record: that it does, and while it is asleep. */
+/* Read until the sample of this task has its record. The task sleeps meanwhile. */
 static struct ut_rec *wait_record(struct ut_session *s, pid_t pid)
 {
 	struct ut_rec *r;
@@ -66,7 +66,7 @@ static void child_asleep(void *arg)
 		pause();
 }
 
-/* The events that a child has inherited are of the same session. */
+/* The inherited events of a child belong to the same session. */
 TEST(inherited)
 {
 	struct ut_opts opts = { .per_cpu = true, .inherit = true, .sideband = true };
@@ -113,7 +113,7 @@ static bool record_is_of(struct ut_session *s, pid_t pid, const struct ut_stack 
 	return record && record->pid == pid && !ut_check(s, 0);
 }
 
-/* Somebody who sleeps. */
+/* Profile a task that sleeps. */
 static bool profile_sleeper(struct shared *sh)
 {
 	static struct ut_session s;
@@ -130,7 +130,7 @@ static bool profile_sleeper(struct shared *sh)
 	       record_is_of(&s, c.pid, &sh->st);
 }
 
-/* And who comes out by itself. */
+/* Profile this task, which returns to user space. */
 static bool profile_self(void)
 {
 	static struct ut_session s;
@@ -149,7 +149,7 @@ struct contained {
 
 static void profile_contained(struct contained *seen, struct shared *sh)
 {
-	/* Whether tasks sleep is looked up there. */
+	/* ut_wait_state() needs a /proc with the new tids. */
 	seen->is_first = getpid() == 1 && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
 			 !mount("proc", "/proc", "proc", 0, NULL);
 	if (!seen->is_first)
@@ -159,8 +159,8 @@ static void profile_contained(struct contained *seen, struct shared *sh)
 }
 
 /*
- * A profiler in another pid namespace has the records by its own numbers, as it has the
- * samples.
+ * If a profiler runs in another pid namespace, its records and samples have the tids of
+ * that namespace.
  */
 TEST(contained)
 {
@@ -177,7 +177,7 @@ TEST(contained)
 			ut_diag("unshare: %s; CONFIG_PID_NS?", strerror(errno));
 			_exit(1);
 		}
-		/* What is forked from here on is in there, and ends with this one. */
+		/* The next child is the first task of the new namespace. */
 		pid = fork();
 		if (!pid) {
 			profile_contained(seen, sh);
@@ -193,8 +193,8 @@ TEST(contained)
 }
 
 /*
- * The third frame of a sleeping task lies on a page that is not there. Nothing is waited
- * for at the switch: the stack ends there.
+ * The third frame of a sleeping task lies on an absent page. The walk at the switch does
+ * not wait for it: the stack ends there.
  */
 enum {
 	USERFAULTFD, FUSE, SWAPPED,
@@ -307,7 +307,7 @@ FIXTURE_SETUP(absent)
 	self->a->page = (unsigned long *)(mem + size);
 	if (variant->how == FUSE) {
 		ASSERT_EQ(0, ut_fuse_page(&self->fuse, false));
-		/* A frame lies above the one before. */
+		/* The page's frame must lie above this frame. */
 		self->a->page = self->fuse.page;
 		self->a->frame = (unsigned long *)mmap((char *)self->fuse.page - 16 * size, size,
 						       PROT_READ | PROT_WRITE,
@@ -357,9 +357,8 @@ TEST_F(absent, page)
 }
 
 /*
- * A program of 64 bits sleeps in 32-bit code: in the kernel's own segments for that,
- * where the stack is the right one, or in some that have a base, where it is that or
- * none.
+ * A 64-bit program sleeps in 32-bit code. In the kernel's own 32-bit segments the stack
+ * is right. In segments with a base it is right, or empty.
  */
 static const unsigned char pause32[] = {
 	0x8e, 0xd1,			/*  0: mov %ecx, %ss */
@@ -372,7 +371,7 @@ static const unsigned char pause32[] = {
 #define PAUSED32	11
 #define FRAMES32	5
 
-/* Where 32 bits reach it. */
+/* In memory that 32-bit code can address. */
 struct low {
 	unsigned char	code[16];
 	struct {
@@ -452,7 +451,7 @@ FIXTURE_SETUP(code_32)
 	ASSERT_EQ(0, ut_fork(&self->c, pause_in_32, self->low));
 	opts.pid = self->c.pid;
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	/* The tracepoints of single system calls leave 32-bit ones out. */
+	/* The tracepoints of single system calls do not fire for 32-bit calls. */
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "raw_syscalls", "sys_enter"));
 	ASSERT_EQ(0, ioctl(self->s.event[0].fd[0], PERF_EVENT_IOC_SET_FILTER, "id == 29"));
 	ASSERT_EQ(0, ut_enable(&self->s));

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K15: whatever the user stack is, the walk ends, can be killed, and nothing but
- * user addresses comes out. The same rules as the kernel's, computed here, tell
- * what each trace must be.
+ * K15: whatever the user stack contains, the walk ends, and it returns only user
+ * addresses. The tests compute each expected stack with the same rules as the kernel.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -36,7 +35,7 @@ FIXTURE_SETUP(bad_stacks)
 	memset(&self->s, 0, sizeof(self->s));
 	area = mmap(NULL, (PAGES + 2) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, area);
-	/* The first and the last page stay, or else the next mapping takes them. */
+	/* Keep the first and the last page mapped, so that they stay inaccessible. */
 	self->mem = (unsigned long *)(area + PAGE);
 	ASSERT_EQ(0, mprotect(self->mem, PAGES * PAGE, PROT_READ | PROT_WRITE));
 	self->start = (unsigned long)self->mem;
@@ -63,9 +62,9 @@ static bool readable(unsigned long start, unsigned long holes, unsigned long add
 }
 
 /*
- * The rules: a frame is aligned, not below the stack pointer, not below the end of the
- * last one, can be read, and returns to a user address that is not in the first page.
- * @holes is a bitmap of pages.
+ * The rules of the kernel: a frame is aligned, not below the stack pointer, not below the
+ * end of the last frame, and can be read. It returns to a user address that is not in the
+ * first page. @holes is a bitmap of pages that cannot be read.
  */
 static void model(struct ut_stack *st, unsigned long start, unsigned long holes,
 		  unsigned long sp, unsigned long fp)
@@ -97,7 +96,7 @@ static bool one(struct ut_session *s, int tp, const struct ut_stack *want, unsig
 	ut_syscall_on(sp, fp, __NR_getppid, 0, 0, 0);
 	if (ut_drain(s))
 		return false;
-	/* Once more if the task was preempted where it looks after a page. */
+	/* A second record is right if the task was preempted in a fault of the walk. */
 	ok = ut_stack_is(s, ut_sample(s, tp, 0, 0), want) && !ut_check(s, UT_ALLOW_AGAIN);
 	if (!ok)
 		ut_diag("sp %lx fp %lx", sp, fp);
@@ -133,7 +132,7 @@ TEST_F(bad_stacks, frame_pointers)
 		CHECK(0, bad[i]);
 		CHECK(bad[i], bad[i]);
 		CHECK(self->mem, bad[i]);
-		/* And as the second frame. */
+		/* The same address as the second frame. */
 		self->mem[0] = bad[i];
 		self->mem[1] = 0x400000;
 		CHECK(self->mem, self->mem);
@@ -184,7 +183,7 @@ TEST_F(bad_stacks, descending)
 	self->mem[50] = (unsigned long)&self->mem[200];
 	self->mem[51] = 0x400100;
 	CHECK(self->mem, &self->mem[100]);
-	/* The very first frame lies below the stack pointer. */
+	/* The first frame lies below the stack pointer. */
 	CHECK(&self->mem[101], &self->mem[100]);
 	CHECK(&self->mem[100], &self->mem[100]);
 }
@@ -216,12 +215,12 @@ TEST_F(bad_stacks, end_of_the_mapping)
 		self->mem[0] = fp;
 		self->mem[1] = 0x400100;
 		CHECK(self->mem, self->mem);
-		/* And where it begins. */
+		/* The begin of the readable area. */
 		CHECK(0, self->start - off);
 	}
 }
 
-/* More frames than any trace holds. */
+/* More frames than a stack may have. */
 TEST_F(bad_stacks, endless)
 {
 	struct ut_stack got;
@@ -240,7 +239,7 @@ TEST_F(bad_stacks, endless)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* A page that cannot be read ends the walk, one that is not there yet does not. */
+/* A page that cannot be read ends the walk. A page that is only absent does not. */
 TEST_F(bad_stacks, pages)
 {
 	unsigned long *page1 = self->mem + PAGE / 8, *page2 = self->mem + 2 * PAGE / 8;
@@ -259,20 +258,20 @@ TEST_F(bad_stacks, pages)
 	ASSERT_EQ(2, want.nr);
 	EXPECT_TRUE(one(&self->s, self->tp, &want, self->start, self->start));
 
-	/* One that can be written to only is readable on this architecture. */
+	/* On this architecture a page that can be written can be read, too. */
 	ASSERT_EQ(0, mprotect(page1, PAGE, PROT_READ | PROT_WRITE));
 	model(&want, self->start, 0, self->start, self->start);
 	ASSERT_EQ(4, want.nr);
 	EXPECT_TRUE(one(&self->s, self->tp, &want, self->start, self->start));
 
-	/* A file's page, dropped: it has to be read in again. */
+	/* A page of a file that was dropped: the walk faults it in again. */
 	fd = memfd_create("stack", 0);
 	ASSERT_EQ(0, ftruncate(fd, PAGE));
 	ASSERT_EQ(PAGE, pwrite(fd, page1, PAGE, 0));
 	ASSERT_NE(MAP_FAILED, mmap(page1, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
 				   0));
 	EXPECT_TRUE(one(&self->s, self->tp, &want, self->start, self->start));
-	/* And beyond the file's end: no more than a fault. */
+	/* Behind the end of the file the fault fails, and the walk ends. */
 	ASSERT_EQ(0, ftruncate(fd, 0));
 	model(&want, self->start, 1 << 1, self->start, self->start);
 	EXPECT_TRUE(one(&self->s, self->tp, &want, self->start, self->start));
@@ -280,7 +279,7 @@ TEST_F(bad_stacks, pages)
 	EXPECT_TRUE(one(&self->s, self->tp, &want, self->start, self->start));
 }
 
-/* Where a variable of the kernel's is. */
+/* The address of a variable of the kernel. */
 static unsigned long kernel_variable(const char *name)
 {
 	unsigned long addr, found = 0;
@@ -297,10 +296,10 @@ static unsigned long kernel_variable(const char *name)
 	return found;
 }
 
-/* A frame record in the kernel's memory, which this makes there, is none. */
+/* Put a valid frame into kernel memory. The walk must not read it. */
 TEST_F(bad_stacks, kernel_memory)
 {
-	/* struct files_stat_struct: two numbers, then the one that can be set */
+	/* struct files_stat_struct: the third number can be set by a sysctl. */
 	unsigned long record = kernel_variable("files_stat") + 8;
 	long before;
 
@@ -340,8 +339,8 @@ static unsigned long some_address(unsigned long start)
 }
 
 /*
- * Frames point upwards by a little for the most part, so that walks have a length; the
- * rest is as bad as it can be. Returns the pages that are made holes.
+ * Fill the memory with frames. Most frames point a little upwards, so that walks get
+ * long. The others are as bad as possible. Returns a bitmap of unreadable pages.
  */
 static unsigned long generate(unsigned long *mem)
 {
@@ -366,14 +365,14 @@ static unsigned long generate(unsigned long *mem)
 	return 1UL << page;
 }
 
-/* Where a walk of that is to start. */
+/* Choose the start of a walk. */
 static void some_start(unsigned long start, unsigned long *sp, unsigned long *fp)
 {
 	*fp = rnd() % 4 ? start + (rnd() % (PAGES * PAGE) & ~15UL) : some_address(start);
 	*sp = rnd() % 4 ? *fp - (rnd() % 256 & ~7UL) : some_address(start);
 }
 
-/* Thousands of generated ones. */
+/* Thousands of generated stacks. */
 TEST_F_TIMEOUT(bad_stacks, generated, 280)
 {
 	unsigned long holes = 0, sp, fp, n, deep = 0;
@@ -391,7 +390,7 @@ TEST_F_TIMEOUT(bad_stacks, generated, 280)
 	EXPECT_LT(100, deep);
 }
 
-/* A thread that sleeps on such a stack: the walk is that of the switch. */
+/* A thread that sleeps on such a stack, so that the stack is walked at the switch. */
 struct sleeper {
 	struct ut_session	s;
 	int			tp;
@@ -403,7 +402,7 @@ struct sleeper {
 	char			c;
 };
 
-/* Nothing but the call that it sleeps in is a read(). */
+/* The only read() of the thread is the call in which it sleeps. */
 static void *sleep_on(void *arg)
 {
 	struct sleeper *z = arg;
@@ -457,7 +456,7 @@ static bool one_asleep(struct sleeper *z, const struct ut_stack *want)
 	return ok;
 }
 
-/* Where all takes longer there are fewer of them. */
+/* Fewer stacks on kernels that are slow. */
 static unsigned long nr_asleep(void)
 {
 	return ut_kernel_checks_itself() ? 200 : 500;
@@ -484,7 +483,7 @@ TEST_F_TIMEOUT(bad_stacks, generated_asleep, 280)
 	ut_close(&z.s);
 }
 
-/* Where the stack of the main thread begins now, to grow from there. */
+/* The current lower end of the main thread's stack. */
 static unsigned long stack_start(void)
 {
 	FILE *f = fopen("/proc/self/maps", "r");
@@ -501,8 +500,8 @@ static unsigned long stack_start(void)
 }
 
 /*
- * Below a stack that grows, where a fault would have it do so: it has not been there, and
- * a walk does not make it be.
+ * Frames below a stack that can grow. A fault of user space would make the stack grow. The
+ * walk must not.
  */
 TEST_F(bad_stacks, below_the_stack)
 {
@@ -510,7 +509,7 @@ TEST_F(bad_stacks, below_the_stack)
 	unsigned long start;
 	unsigned int i;
 
-	/* It is read once before, for what that takes. */
+	/* The first call may make the stack grow by itself. */
 	start = stack_start();
 	start = stack_start();
 	ASSERT_NE(0, start);
@@ -519,7 +518,7 @@ TEST_F(bad_stacks, below_the_stack)
 	EXPECT_EQ(start, stack_start());
 }
 
-/* A frame that overlaps the last one, or lies within it. */
+/* A frame that overlaps the last frame. */
 TEST_F(bad_stacks, overlapping)
 {
 	int off;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K14, K15: whatever a 32-bit user stack is, the walk ends, and nothing but user addresses
- * comes out. The same rules as the kernel's, computed here, tell what each trace must be.
+ * K14, K15: whatever a 32-bit user stack contains, the walk ends, and it returns only user
+ * addresses. The tests compute each expected stack with the same rules as the kernel.
  */
 #include <asm/ldt.h>
 #include <linux/hw_breakpoint.h>
@@ -32,8 +32,8 @@ static __u64 rnd(void)
 }
 
 /*
- * 32-bit stacks. The process enters a 32-bit code segment, its own or one of the LDT
- * that has a base, does a system call of that kind, and comes back.
+ * 32-bit stacks. The process enters a 32-bit code segment, either the kernel's or one in
+ * the LDT with a base, makes a 32-bit system call, and returns to 64-bit code.
  */
 #define CS64		0x33
 #define CS32		0x23
@@ -53,14 +53,14 @@ static const unsigned char code32[] = {
 	0x41, 0xff, 0xe4,		/* 25: jmp *%r12		64 bits again */
 };
 
-/* Behind the system call. */
+/* The offset behind the system call. */
 #define HERE32	11
 
 static unsigned char *low_code;
 
 /*
- * Put @code where 32 bits reach it, with the address of what is at @back in it into what
- * is at @jump, the operand of its way out. Returns 0 or -1.
+ * Map @code where 32-bit code can address it. The jump to 64-bit code has its operand at
+ * offset @jump: set it to the address of offset @back. Returns 0 or -1.
  */
 static int map_low_code(const unsigned char *code, size_t size, int jump, int back)
 {
@@ -84,7 +84,7 @@ static ut_noinline void bad_syscall_32(const struct stack32 *s, __u32 sp, __u32 
 	} to = { (unsigned long)low_code - s->cs_base, s->cs };
 	unsigned long ss = s->ss, esp = sp, ebp = fp;
 
-	/* What is below the stack pointer belongs to the compiler. */
+	/* The compiler may use the red zone below the stack pointer. */
 	asm volatile("lea -128(%%rsp), %%rsp\n"
 		     "push %%rbp\n"
 		     "push %%rbx\n"
@@ -110,7 +110,7 @@ static bool readable_32(unsigned long start, unsigned long holes, unsigned long 
 	       !(holes & 1UL << last);
 }
 
-/* The same rules with words of 32 bits, and segments. */
+/* The rules of the kernel, with words of 32 bits and with segments. */
 static void model_32(struct ut_stack *st, const struct stack32 *s, unsigned long start,
 		     unsigned long holes, __u32 esp, __u32 ebp)
 {
@@ -198,7 +198,7 @@ FIXTURE_SETUP(bad_stacks_32)
 	}
 
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	/* The tracepoints of single system calls leave 32-bit ones out. */
+	/* The tracepoints of single system calls do not fire for 32-bit calls. */
 	self->tp = ut_add_tracepoint(&self->s, "raw_syscalls", "sys_enter");
 	ASSERT_LE(0, self->tp);
 	ASSERT_EQ(0, ioctl(self->s.event[0].fd[0], PERF_EVENT_IOC_SET_FILTER, "id == 64"));
@@ -265,7 +265,7 @@ TEST_F_TIMEOUT(bad_stacks_32, generated, 280)
 	EXPECT_LT(100, deep);
 }
 
-/* Code of 16 bits: the size of its stack words is not known, so there is no stack. */
+/* In 16-bit code the kernel does not know the size of the stack's words: no stack. */
 TEST_F(bad_stacks_32, code_of_16_bits)
 {
 	static const unsigned char code16[] = {
@@ -291,7 +291,7 @@ TEST_F(bad_stacks_32, code_of_16_bits)
 		TH_LOG("CONFIG_MODIFY_LDT_SYSCALL, CONFIG_X86_16BIT?");
 	memcpy(code, code16, sizeof(code16));
 	memcpy(code + 23, &back, sizeof(back));
-	/* A frame, if it were code of 32 bits. */
+	/* In 32-bit code this would be a frame. */
 	self->mem[0] = 0;
 	self->mem[1] = 0x400000;
 	low_code = code;
@@ -303,9 +303,8 @@ TEST_F(bad_stacks_32, code_of_16_bits)
 }
 
 /*
- * Code of 32 bits runs on any kernel: there is a segment for it. Where the kernel knows no
- * programs of that kind there is no stack, or the right one, and not what words of 64 bits
- * would be.
+ * Every kernel has a segment for 32-bit code. If the kernel has no 32-bit system calls,
+ * the stack is empty or right. The walk must not read 64-bit words.
  */
 TEST(code_of_32_bits)
 {
@@ -334,7 +333,7 @@ TEST(code_of_32_bits)
 	ASSERT_EQ(0, map_low_code(code, sizeof(code), 13, 19));
 	mem = (__u32 *)(low_code + PAGE / 2);
 	mem[1] = 0x400000;
-	/* The return address of a frame of 64-bit words. */
+	/* With 64-bit words this would be the return address. */
 	mem[2] = 0x500000;
 
 	ASSERT_EQ(0, ut_open(&s, &opts));

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K23: what BPF programs get from bpf_get_stack() and bpf_get_stackid() does not
- * depend on whether the event's own samples are deferred, and neither do the user
- * stacks of ftrace.
+ * K23: deferral does not change the results of bpf_get_stack() and bpf_get_stackid() in
+ * BPF programs, and not the user stacks of ftrace.
  *
- * Each kind of program that a kernel without BTF takes is here, for each has its own
- * way to the walk. bpf_get_task_stack() is not: where the kernel does not describe its
- * types, a program has no pointer to a task that the verifier would let it pass on.
- * The KUnit suite unwind_user calls it.
+ * The tests use each kind of program that a kernel without BTF accepts, because each
+ * kind has its own path to the walk. They do not use bpf_get_task_stack(): without BTF
+ * the verifier lets no program pass it a pointer to a task. The KUnit suite unwind_user
+ * tests it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +23,7 @@
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
 
-/* What the program stores: lengths or errors, then the user and the kernel stack. */
+/* The results of the program: lengths or errors, then the user and the kernel stack. */
 #define FRAMES	64
 
 struct value {
@@ -106,7 +105,7 @@ static int load_insns(int type, const struct bpf_insn *insns, unsigned int nr, _
 static int prog_load(int type, int values, int stacks, __u32 flags)
 {
 	struct bpf_insn insns[] = {
-		/* Some are called for every task. */
+		/* Some programs are called for every task: skip all but this one. */
 		MOV_REG(BPF_REG_6, BPF_REG_1),
 		CALL(BPF_FUNC_get_current_pid_tgid),
 		INSN(BPF_JMP32 | BPF_JEQ | BPF_K, BPF_REG_0, 0, 2, gettid()),
@@ -144,9 +143,9 @@ static int prog_load(int type, int values, int stacks, __u32 flags)
 		CALL(BPF_FUNC_get_stack),
 		STORE(BPF_REG_7, offsetof(struct value, kernel_len), BPF_REG_0),
 
-		/* The event's own sample is wanted as well. */
+		/* Return 1, so that the event's own sample is written, too. */
 		MOV_IMM(BPF_REG_0, 1),
-		/* A program that may sleep ends here. */
+		/* A sleepable program ends here. */
 		flags & BPF_F_SLEEPABLE ? EXIT_INSN : MOV_REG(BPF_REG_1, BPF_REG_6),
 		LOAD_MAP(BPF_REG_2, stacks),
 		LOAD_MAP_HIGH,
@@ -156,17 +155,17 @@ static int prog_load(int type, int values, int stacks, __u32 flags)
 		MOV_IMM(BPF_REG_0, 1),
 		EXIT_INSN,
 	};
-	/* It cannot have a map of stacks, nor what follows. */
+	/* A sleepable program cannot use a map of stacks, so leave out the rest. */
 	const unsigned int sleepable_insns = ARRAY_SIZE(insns) - 7;
 
 	return load_insns(type, insns,
 			  flags & BPF_F_SLEEPABLE ? sleepable_insns : ARRAY_SIZE(insns), flags);
 }
 
-/* It writes a word into the event of this CPU. */
+/* A program that writes a word into the event of this CPU. */
 static int prog_load_output(int events)
 {
-	/* Where another task calls it the event does not count, and nothing is written. */
+	/* If another task runs, the event is not active, and nothing is written. */
 	const struct bpf_insn insns[] = {
 		STORE_IMM(BPF_REG_10, -4, 0),
 		LOAD_MAP(BPF_REG_2, events),
@@ -193,7 +192,7 @@ FIXTURE_VARIANT(bpf) {
 	bool immediate;
 };
 
-/* The same with immediate callchains: the results to compare with. */
+/* The same tests with immediate callchains must have the same results. */
 FIXTURE_VARIANT_ADD(bpf, immediate) {
 	.immediate = true,
 };
@@ -219,7 +218,7 @@ FIXTURE_TEARDOWN(bpf)
 	ut_close(&self->s);
 }
 
-/* What is taken from a sample's callchain begins with the context. */
+/* A stack that comes from a sample's callchain begins with PERF_CONTEXT_USER (@context). */
 static bool same_user_stack(struct value *v, int stacks, const struct ut_stack *st, bool context)
 {
 	struct ut_stack got, want = { .nr = context };
@@ -247,7 +246,7 @@ static bool same_user_stack(struct value *v, int stacks, const struct ut_stack *
 	return ut_same_stack(&got, &want);
 }
 
-/* The sample has its stack as well; it need not be deferred where a program reads it. */
+/* Has the sample its stack? If a program reads the callchain, it may be immediate. */
 static bool sample_has(struct ut_session *s, int event, const struct ut_stack *want)
 {
 	struct ut_rec *r = ut_sample(s, event, 0, 0);
@@ -260,7 +259,7 @@ static bool sample_has(struct ut_session *s, int event, const struct ut_stack *w
 	return (kind == UT_DEFERRED || kind == UT_IMMEDIATE) && ut_same_stack(&got, want);
 }
 
-/* Where no program reads it, it is deferred. */
+/* Has the sample its stack? If no program reads the callchain, it must be deferred. */
 static bool sample_is(struct ut_session *s, int event, const struct ut_stack *want,
 		      bool immediate)
 {
@@ -276,7 +275,7 @@ static void one_call(void *arg)
 	ut_syscall0(arg, __NR_getppid);
 }
 
-/* A program on a tracepoint walks by itself. */
+/* A program on a tracepoint walks the stack by itself. */
 TEST_F(bpf, tracepoint)
 {
 	struct ut_stack st;
@@ -298,7 +297,7 @@ TEST_F(bpf, tracepoint)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* Where there is no event: at every hit, in whatever task. */
+/* Attach a program without an event: it runs at every hit, in any task. */
 static int raw_tracepoint_open(const char *name, int prog)
 {
 	union bpf_attr attr = {
@@ -314,7 +313,7 @@ static void rename_self(void *arg)
 	ut_syscall2(arg, __NR_prctl, PR_SET_NAME, "renamed");
 }
 
-/* So it is on a raw tracepoint, beside an event that samples the same one. */
+/* A program on a raw tracepoint, and an event that samples the same tracepoint. */
 TEST_F(bpf, raw_tracepoint)
 {
 	struct ut_stack st;
@@ -339,7 +338,7 @@ TEST_F(bpf, raw_tracepoint)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* What a program writes has its stack, whether it can be deferred there or not. */
+/* A sample that a program writes has its stack, deferred or immediate. */
 TEST_F(bpf, output)
 {
 	struct perf_event_attr attr = {
@@ -371,7 +370,7 @@ TEST_F(bpf, output)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* And on probes, of a function of the kernel's or of the test's. */
+/* A program on a probe of a kernel function. */
 TEST_F(bpf, kprobe)
 {
 	struct ut_stack st;
@@ -397,7 +396,7 @@ TEST_F(bpf, kprobe)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The function is probed where its frame has been set up. */
+/* A function of the test; the probe is where its frame is set up. */
 UT_LABEL(bpf_probed);
 static ut_noinline void probed(void *arg)
 {
@@ -405,7 +404,7 @@ static ut_noinline void probed(void *arg)
 	asm volatile(".globl bpf_probed\nbpf_probed: nop" : : : "memory");
 }
 
-/* Where in the file of this program is it? */
+/* The offset of the probe in the file of this program. */
 static __u64 probe_offset(char *path)
 {
 	unsigned long start, end, off, addr = (unsigned long)bpf_probed;
@@ -431,7 +430,7 @@ static int probe_self(struct ut_session *s)
 	return offset ? ut_add_probe(s, "uprobe", path, offset, false) : -1;
 }
 
-/* Two events on it, and one of them has the program. */
+/* Put two events on the probe, and the program on one of them. */
 static bool probe_and_run(struct ut_session *s, int prog, struct ut_stack *st, int *probe,
 			  int *with_prog)
 {
@@ -458,7 +457,7 @@ TEST_F(bpf, uprobe)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* A program that may sleep has a bpf_get_stack() of its own. */
+/* A sleepable program has its own variant of bpf_get_stack(). */
 TEST_F(bpf, uprobe_sleepable)
 {
 	int probe, with_prog, prog;
@@ -475,9 +474,9 @@ TEST_F(bpf, uprobe_sleepable)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The trace of an instance of ftrace, which has its own buffer and options. */
+/* An instance of ftrace, with its own buffer and options. */
 #define TRACE	"/sys/kernel/tracing/instances/unwind_test"
-#define TRACED	8	/* frames that it keeps */
+#define TRACED	8	/* the number of frames that ftrace keeps */
 
 static int trace_getppid(void)
 {
@@ -492,7 +491,7 @@ static int trace_getppid(void)
 	return 0;
 }
 
-/* The stacks in it; the last one is in @st. */
+/* Count the stacks in the trace, and store the last one in @st. */
 static int traced_stacks(struct ut_stack *st)
 {
 	FILE *f = fopen(TRACE "/trace", "r");
@@ -519,7 +518,7 @@ static int traced_stacks(struct ut_stack *st)
 	return f ? nr : -1;
 }
 
-/* The walk of ftrace is another one; it sees nothing of what samples wait for. */
+/* ftrace has its own walk, which pending stacks of samples do not affect. */
 TEST_F(bpf, userstacktrace)
 {
 	struct ut_stack st, traced;
@@ -542,7 +541,7 @@ TEST_F(bpf, userstacktrace)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* A stack and the descriptors that are needed on it. */
+/* A stack, and the descriptors that the functions on it need. */
 struct work {
 	struct ut_stack	st;
 	int		event, file;
@@ -561,7 +560,7 @@ static ut_noinline void touch(void *arg)
 	munmap(p, 4096);
 }
 
-/* A program on a software event is handed the sample's callchain. */
+/* A program on a software event gets the sample's callchain. */
 TEST_F(bpf, perf_event)
 {
 	struct work w;
@@ -573,14 +572,14 @@ TEST_F(bpf, perf_event)
 	ASSERT_LE(0, prog);
 	ASSERT_EQ(0, ioctl(self->s.event[faults].fd[0], PERF_EVENT_IOC_SET_BPF, prog));
 	ASSERT_EQ(0, ioctl(self->s.ring[0].fd, PERF_EVENT_IOC_ENABLE, 0));
-	/* The event is enabled for one fault alone. */
+	/* touch() enables the event for one fault only. */
 	w.event = self->s.event[faults].fd[0];
 	ASSERT_EQ(0, ut_ladder(6, touch, &w));
 	ut_disable(&self->s);
 	ASSERT_EQ(0, map_lookup(self->values, 0, &self->v));
 	EXPECT_EQ(1, self->v.hits);
 	EXPECT_TRUE(same_user_stack(&self->v, self->stacks, &w.st, true));
-	/* A fault of the program: there is no kernel stack. */
+	/* The fault comes from user space, so there is no kernel stack. */
 	EXPECT_GE(0, self->v.kernel_len);
 	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(sample_has(&self->s, faults, &w.st));
@@ -598,7 +597,7 @@ static void in_kernel(void *arg)
 	munmap(p, 4096);
 }
 
-/* A fault in a system call: kernel frames in front of the user's. */
+/* A fault in a system call has kernel frames, too. */
 TEST_F(bpf, perf_event_in_kernel)
 {
 	struct work w = { .file = memfd_create("file", 0) };

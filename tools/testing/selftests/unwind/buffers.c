@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Buffers that are paused, full, or read while they wrap, and events that their limit
- * disables: no more is lost than the kernel counts.
+ * Buffers that are paused, full, or read while they wrap, and events that are disabled by
+ * their limit (PERF_EVENT_IOC_REFRESH). The kernel counts all records that are lost.
  */
 #include <string.h>
 #include <sys/ioctl.h>
@@ -29,7 +29,7 @@ static void one_getppid(void *arg)
 	ut_syscall0(arg, __NR_getppid);
 }
 
-/* An event that its limit disables in the entry of its sample has the stack all the same. */
+/* If the limit disables an event at its last sample, this sample still has its stack. */
 TEST_F(buffers, limited)
 {
 	struct ut_opts opts = { .pid = 0, .switches = true };
@@ -54,7 +54,7 @@ TEST_F(buffers, limited)
 		ut_forget(&self->s);
 	}
 
-	/* Without one they are deferred again. */
+	/* Without a limit the samples are deferred again. */
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_ladder(5, one_getppid, &st[0]));
 	ut_disable(&self->s);
@@ -63,7 +63,7 @@ TEST_F(buffers, limited)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* A buffer that is paused takes nothing, and counts it; nobody waits for it. */
+/* A paused buffer takes no records. They are counted, and no task waits for the buffer. */
 TEST_F(buffers, paused)
 {
 	struct ut_opts opts = { .pid = 0 };
@@ -94,7 +94,7 @@ TEST_F(buffers, paused)
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_LOST));
 }
 
-/* A buffer that is full loses records like any other's, and counts them. */
+/* A full buffer loses samples and records, and counts them. */
 TEST_F(buffers, buffer_full)
 {
 	struct ut_opts opts = { .pid = 0 };
@@ -109,7 +109,7 @@ TEST_F(buffers, buffer_full)
 	for (i = 0; i < 100; i++)
 		ASSERT_EQ(0, ut_ladder(20, one_getppid, &st));
 	ASSERT_EQ(0, ut_drain(&self->s));
-	/* Losses are told with the next record that finds room. */
+	/* Losses are reported before the next record that has room. */
 	ASSERT_EQ(0, ut_ladder(20, one_getppid, &st));
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
@@ -117,12 +117,12 @@ TEST_F(buffers, buffer_full)
 	records = ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0);
 	EXPECT_LT(samples, 101);
 	EXPECT_LT(records, 101);
-	/* More of them if the task was preempted. */
+	/* There are more records if the task was preempted. */
 	EXPECT_LE(2 * 101, samples + records + self->s.lost);
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_LOST));
 }
 
-/* Reading keeps up with a buffer that wraps around many times. */
+/* Nothing is lost when a buffer wraps many times while it is read. */
 TEST_F(buffers, buffer_wraps)
 {
 	struct ut_opts opts = { .pid = 0 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What holds for every stream of records. */
+/* Checks that must hold for the records of every test. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,11 +55,11 @@ static int cmp_cookie(const void *a, const void *b)
 		return ra->tid < rb->tid ? -1 : 1;
 	if (ra->cookie != rb->cookie)
 		return ra->cookie < rb->cookie ? -1 : 1;
-	/* Where they stand in the session's list. */
+	/* Else keep the order of the session's list. */
 	return ra < rb ? -1 : ra > rb;
 }
 
-/* All samples and the records of one (tid, cookie), in whichever buffers. */
+/* Check all samples and records of one (tid, cookie), whatever buffers they are in. */
 static int check_group(struct ut_rec **g, size_t nr, unsigned int allow)
 {
 	struct ut_rec *longest = NULL;
@@ -72,7 +72,7 @@ static int check_group(struct ut_rec **g, size_t nr, unsigned int allow)
 		else if (!longest || g[i]->nr > longest->nr)
 			longest = g[i];
 	}
-	/* A stack does not change within an entry: a record may only be shorter. */
+	/* A stack does not change within a kernel entry. A record may only be shorter. */
 	for (i = 0; i < nr; i++) {
 		if (g[i]->type == PERF_RECORD_SAMPLE)
 			continue;
@@ -88,11 +88,11 @@ static int check_group(struct ut_rec **g, size_t nr, unsigned int allow)
 	return bad;
 }
 
-/* What a reader of one buffer knows about a task that it has seen there. */
+/* The state of a task, as the reader of one buffer knows it. */
 struct reader_task {
 	__u32		tid;
-	__u64		waits;		/* the cookie of samples that wait; 0: none */
-	__u64		had;		/* the cookie of the last record since the task came */
+	__u64		waits;		/* the cookie that waits for a record; 0: none */
+	__u64		had;		/* the cookie of the last record since the switch-in */
 };
 
 struct reader {
@@ -118,7 +118,7 @@ static struct reader_task *reader_task(struct reader *b, __u32 tid)
 	return task;
 }
 
-/* Does this record say that its task leaves the CPU, or its image, and how? */
+/* How does the task leave its CPU or its image with this record? NULL: it does not. */
 static const char *leaves(const struct ut_rec *r)
 {
 	switch (r->type) {
@@ -196,7 +196,7 @@ int ut_check_order(struct ut_session *s, unsigned int allow)
 		return 1;
 	for (i = 0; i < s->nr_recs; i++)
 		list[i] = &s->rec[i];
-	/* As each buffer's reader finds them. */
+	/* In the order in which a reader of each buffer finds them. */
 	qsort(list, s->nr_recs, sizeof(*list), cmp_ring);
 	for (i = 0; i < s->nr_recs; i++) {
 		bad += read_in_order(&b, list[i], allow);
@@ -220,7 +220,7 @@ unsigned int ut_allow_lost(struct ut_session *s)
 {
 	__u64 samples, others;
 
-	/* What is lost at the end is not told in the buffer. */
+	/* The buffer does not report records that were lost at its end. */
 	ut_lost(s, &samples, &others);
 	return s->lost || samples || others ? UT_ALLOW_LOST : 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Pages that somebody has to serve: by userfaultfd, FUSE, or a loop device on that. */
+/* Pages that the test has to serve: by userfaultfd, FUSE, or a loop device on FUSE. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
@@ -34,10 +34,10 @@ int ut_userfault(void *page)
 	return -errno;
 }
 
-/* Who asks for this attribute has all reads answered, those from before as well. */
+/* A request for this attribute makes the server answer all reads, also earlier ones. */
 #define FUSE_ANSWER	"user.answer"
 
-/* The file system: one file, of one page. */
+/* The file system has one file, of one page. */
 void ut_fuse_serve(int fd, struct ut_fuse *f)
 {
 	static char buf[1 << 18];
@@ -78,7 +78,7 @@ void ut_fuse_serve(int fd, struct ut_fuse *f)
 			out.init.major = FUSE_KERNEL_VERSION;
 			out.init.minor = FUSE_KERNEL_MINOR_VERSION;
 			out.init.max_write = sizeof(out.page);
-			/* Else who faults waits for the answer in a way that no signal ends. */
+			/* Without readahead and FUSE_ASYNC_READ, no signal ends a fault's wait. */
 			out.init.max_readahead = sizeof(out.page);
 			out.init.flags = f->sync ? 0 : FUSE_ASYNC_READ;
 			out.hdr.len += sizeof(out.init);
@@ -92,7 +92,7 @@ void ut_fuse_serve(int fd, struct ut_fuse *f)
 			out.hdr.len += sizeof(out.attr);
 			break;
 		case FUSE_OPEN:
-			/* The second time it is ut_fuse_lock()'s. */
+			/* The second open is for ut_fuse_lock(). */
 			out.open.open_flags = opened++ ? FOPEN_DIRECT_IO : 0;
 			out.hdr.len += sizeof(out.open);
 			break;
@@ -159,7 +159,7 @@ static int fuse_begin(struct ut_fuse *f)
 
 	if (fd < 0)
 		return -1;
-	/* *f may be memory that the server shares. */
+	/* The server may share *f, so only the parent writes to it. */
 	server = fork();
 	if (!server) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -167,7 +167,7 @@ static int fuse_begin(struct ut_fuse *f)
 		_exit(0);
 	}
 	f->server = server;
-	/* Without the server everything that waits for it fails. */
+	/* Only the server has it open: when it dies, all pending requests fail. */
 	close(fd);
 	return 0;
 }
@@ -180,7 +180,7 @@ void *ut_fuse_map(const struct ut_fuse *f, int prot, int flags)
 	int file;
 
 	file = open(f->path, O_RDWR | O_CLOEXEC);
-	/* This asks for its size. */
+	/* fstat() makes the kernel ask for the size. */
 	if (!fstat(file, &st) && st.st_size == size)
 		page = mmap(NULL, size, prot, flags, file, 0);
 	if (page == MAP_FAILED)
@@ -209,7 +209,7 @@ int ut_fuse_page(struct ut_fuse *f, bool sync)
 	return fuse_page(f, PROT_READ, MAP_PRIVATE);
 }
 
-/* A free loop device with the file behind it, until nobody has it open any more. */
+/* Put a free loop device on top of the file. It is detached at its last close. */
 static int fuse_loop(const struct ut_fuse *f)
 {
 	int ctl = open("/dev/loop-control", O_RDWR | O_CLOEXEC), dev = -1, tries, nr;
@@ -217,7 +217,7 @@ static int fuse_loop(const struct ut_fuse *f)
 	char path[32];
 
 	config.fd = open(f->path, O_RDONLY | O_CLOEXEC);
-	/* Another one may take it first. */
+	/* Another process may take the free device first. */
 	for (tries = 0; tries < 10 && dev < 0; tries++) {
 		nr = ioctl(ctl, LOOP_CTL_GET_FREE);
 		if (nr < 0)
@@ -243,7 +243,7 @@ int ut_device_page(struct ut_fuse *f)
 	int dev;
 
 	*f = (struct ut_fuse){ .direct = -1, .page = MAP_FAILED };
-	/* The size of the device is that of the file, which has to be known. */
+	/* The device gets the size of the file, so the kernel must know the size first. */
 	if (!fuse_begin(f) && !stat(f->path, &st) && st.st_size == size) {
 		dev = fuse_loop(f);
 		if (dev >= 0) {
@@ -268,8 +268,8 @@ void ut_fuse_lock(struct ut_fuse *f)
 {
 	__atomic_store_n((char *)f->page, 1, __ATOMIC_RELAXED);
 	/*
-	 * A file that is not to be cached: what is in the cache is written first, by
-	 * the file's mmap function, with the memory map locked.
+	 * mmap() of a file without a cache first writes back dirty pages of the file, and
+	 * holds the lock of the memory map meanwhile.
 	 */
 	mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_PRIVATE, f->direct, 0);
 }
@@ -283,7 +283,7 @@ void ut_device_serve(struct ut_fuse *f)
 
 void ut_fuse_end(struct ut_fuse *f)
 {
-	/* What is read of the device fails otherwise, and the kernel's log tells of it. */
+	/* Without an answer the device's reads fail, with messages in the kernel's log. */
 	if (f->device) {
 		ut_device_serve(f);
 		munmap(f->page, sysconf(_SC_PAGESIZE));

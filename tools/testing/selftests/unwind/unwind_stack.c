@@ -13,15 +13,15 @@ void ut_walk_self(struct ut_stack *st, __u64 ip, void *fp)
 	unsigned int nr = 0;
 
 	st->ip[nr++] = ip;
-	/* A frame that is not above the last one ends a chain, as it does in the kernel. */
+	/* A chain ends at a frame that is not above the last one, as in the kernel. */
 	while (frame > last && nr < UT_MAX_FRAMES) {
 		st->ip[nr++] = frame[1];
 		last = frame;
 		frame = (unsigned long *)frame[0];
 	}
 	/*
-	 * Whoever looks at it while the same call is made again finds it whole; pairs with
-	 * UT_READ().
+	 * Another process may read the stack while the same call is made again; it must
+	 * see the addresses before their number. Pairs with UT_READ().
 	 */
 	__atomic_store_n(&st->nr, nr, __ATOMIC_RELEASE);
 }
@@ -65,7 +65,7 @@ ut_noinline long ut_syscall_on(unsigned long sp, unsigned long fp, long nr, long
 	return nr;
 }
 
-/* Runs fn(arg) on another stack. The frame pointer at its bottom is 0. */
+/* Run fn(arg) on another stack. The frame pointer at its bottom is 0. */
 asm(".text\n"
 	".globl ut_switch_stack\n"
 	".type ut_switch_stack, @function\n"
@@ -93,7 +93,7 @@ static inline UT_ATTRIBUTE(always_inline) void climb(unsigned int left, ut_fn fn
 		rungs[(left - 1) % 8](left - 1, fn, arg);
 	else
 		fn(arg);
-	/* Something is left to do after the call: it is not a jump. */
+	/* Code after the call, so that the compiler does not make it a jump. */
 	asm volatile("" : : : "memory");
 }
 
@@ -144,7 +144,7 @@ bool ut_is_ladder(const struct ut_stack *st, unsigned int depth, unsigned int ab
 {
 	unsigned int i;
 
-	/* Above: the frames of fn(); below: start_climb() and ut_switch_stack(). */
+	/* The frames of fn() are above, start_climb() and ut_switch_stack() are below. */
 	if (st->nr != above + depth + 2) {
 		ut_diag("%u frames, wanted %u + %u + 2", st->nr, above, depth);
 		return false;

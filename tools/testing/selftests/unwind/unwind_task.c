@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Children, their states, and what the system says. */
+/* Child processes and their states, and facts about the system. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -29,7 +29,7 @@ long ut_hz(void)
 {
 	struct timespec res;
 
-	/* That clock goes with the tick. */
+	/* This clock advances with the tick. */
 	clock_getres(CLOCK_MONOTONIC_COARSE, &res);
 	return 1000000000 / res.tv_nsec;
 }
@@ -89,7 +89,7 @@ bool ut_has_32bit(void)
 	if (!pid) {
 		long ret = 20;	/* getpid() of the i386 */
 
-		/* Where it is none it raises SIGSEGV. */
+		/* Without 32-bit system calls this raises SIGSEGV. */
 		asm volatile("int $0x80" : "+a" (ret) : : "memory", "r8", "r9", "r10", "r11");
 		_exit(ret != getpid());
 	}
@@ -105,9 +105,9 @@ int ut_fork(struct ut_child *c, ut_fn fn, void *arg)
 
 	if (pipe2(go, O_CLOEXEC) || pipe2(out, O_CLOEXEC))
 		return -1;
-	/* Room for more than one struct ut_stack: the child never waits for the reader. */
+	/* Room for more than one struct ut_stack, so the child never waits for the reader. */
 	fcntl(out[1], F_SETPIPE_SZ, 1 << 18);
-	/* *c may be memory that the child shares: only the parent writes to it. */
+	/* The child may share *c, so only the parent writes to it. */
 	pid = fork();
 	if (pid < 0)
 		return -1;
@@ -125,7 +125,7 @@ int ut_fork(struct ut_child *c, ut_fn fn, void *arg)
 	c->pid = pid;
 	c->go = go[1];
 	c->out = out[0];
-	/* It waits: none of this will be among the samples. */
+	/* The child waits now, so its start is not among the samples. */
 	return ut_wait_state(pid, "S") ? 0 : -1;
 }
 
@@ -179,8 +179,8 @@ int ut_task_state(pid_t tid)
 }
 
 /*
- * Has it been switched out? It says that it sleeps some time before that. The system call
- * that it is in can be read from then on.
+ * Has the task been switched out? Its state changes some time before that. Its system call
+ * can be read only after the switch.
  */
 static bool off_cpu(pid_t tid)
 {
@@ -309,7 +309,7 @@ static int find_function(const char *name, size_t len, __u64 *start, __u64 *end)
 	f = fopen("/proc/kallsyms", "r");
 	if (!f)
 		return -1;
-	/* The text of the kernel proper is in the order of its addresses. */
+	/* The kernel's own functions are sorted by address; those of modules are not. */
 	while (fgets(line, sizeof(line), f)) {
 		if (sscanf(line, "%llx %c %511s", &addr, &type, sym) != 3)
 			continue;
@@ -354,7 +354,7 @@ unsigned long ut_task_size(void)
 	size = (1UL << 47) - 4096;
 	f = fopen("/proc/cpuinfo", "r");
 	while (f && fgets(line, sizeof(line), f)) {
-		/* Not told of where the kernel does not use it. */
+		/* The kernel shows the flag only if it uses five levels. */
 		if (!strncmp(line, "flags", 5) && strstr(line, " la57"))
 			size = (1UL << 56) - 4096;
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Sessions of perf events, their buffers, and what is in them. */
+/* Sessions of perf events, their buffers, and the records in these. */
 #include <errno.h>
 #include <linux/hw_breakpoint.h>
 #include <stdlib.h>
@@ -150,7 +150,7 @@ int ut_open(struct ut_session *s, const struct ut_opts *opts)
 		s->ring[i].fd = -1;
 	}
 
-	/* Of the sample's fields those that other records have in their trailer. */
+	/* The fields of the sample that other records can have in their trailer. */
 	attr.sample_type = s->opts.sample_type & (PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
 			   PERF_SAMPLE_ID | PERF_SAMPLE_STREAM_ID | PERF_SAMPLE_CPU |
 			   PERF_SAMPLE_IDENTIFIER);
@@ -305,7 +305,7 @@ int ut_enable(struct ut_session *s)
 	return all_ioctl(s, PERF_EVENT_IOC_ENABLE, true);
 }
 
-/* In the order that makes a profile whole: the tracking event goes last. */
+/* The tracking event is disabled last, so that no record is missing. */
 int ut_disable(struct ut_session *s)
 {
 	return all_ioctl(s, PERF_EVENT_IOC_DISABLE, false);
@@ -425,7 +425,7 @@ static int drain_ring(struct ut_session *s, unsigned int idx)
 		struct ut_rec r = { .ring = idx, .seq = s->nr_recs };
 		size_t first, off = tail % ring->size;
 
-		/* Records are multiples of 8 bytes: a header never wraps. */
+		/* The sizes of records are multiples of 8 bytes, so a header never wraps. */
 		memcpy(&hdr, data + off, sizeof(hdr));
 		if (hdr.size < sizeof(hdr) || hdr.size % 8 || hdr.size > head - tail) {
 			ut_diag("ring %u: record of %u bytes", idx, hdr.size);
@@ -476,7 +476,7 @@ int ut_drain(struct ut_session *s)
 		if (s->ring[i].base)
 			err |= drain_ring(s, i);
 	}
-	/* A task that has moved has its samples in several. */
+	/* A task that has moved has samples in several buffers. */
 	if (s->nr_rings > 1)
 		qsort(s->rec + from, s->nr_recs - from, sizeof(*s->rec), cmp_time);
 	return err;
@@ -552,7 +552,7 @@ void ut_dump(struct ut_session *s)
 	}
 }
 
-/* Of several records of a cookie the longest is the stack. */
+/* If a cookie has several records, the longest one is the stack. */
 struct ut_rec *ut_record_of(struct ut_session *s, __u32 tid, __u64 cookie)
 {
 	struct ut_rec *longest = NULL;
@@ -596,7 +596,7 @@ static bool is_event(struct ut_session *s, struct ut_rec *r, int event)
 {
 	if (event < 0)
 		return true;
-	/* An inherited event reports the number of the one that was opened. */
+	/* An inherited event reports the id of the event that was opened. */
 	return r->id == s->event[event].id[r->ring];
 }
 
@@ -660,7 +660,7 @@ bool ut_same_stack(const struct ut_stack *got, const struct ut_stack *want)
 	return true;
 }
 
-/* The same for the user part of a sample, of one of these kinds. */
+/* Is the user part of a sample the expected stack, and of an allowed kind? @gone: or empty? */
 static bool sample_is(struct ut_session *s, struct ut_rec *sample, const struct ut_stack *want,
 		      bool deferred, bool immediate, bool gone)
 {
