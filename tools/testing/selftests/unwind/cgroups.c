@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K18, K19: events that count a cgroup. They exist on every CPU and are on it while one
- * of the group's tasks is; the records go where the samples went, and stay within the
- * session. A task that is moved out of the group has left its stack there.
+ * K18, K19: events that count a cgroup. Such an event exists on every CPU, and is active
+ * while a task of the group runs there. The records go into the buffers of their samples,
+ * and stay within the session. If a task is moved out of the group, its pending stack is
+ * written before.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,13 +25,13 @@
 struct caller {
 	struct ut_stack	ppid, sleep;
 	int		depth;
-	bool		asleep;		/* in the end, for long */
+	bool		asleep;		/* sleep long after the last round */
 	int		done;
 };
 
 FIXTURE(cgroups) {
 	char root[64];
-	char path[2][128];	/* a group for each caller */
+	char path[2][128];	/* one group for each caller */
 	int group[2];
 	struct caller *caller[2];
 	struct ut_child c[2];
@@ -75,7 +76,7 @@ static void calls(void *arg)
 
 	while (c->done < ROUNDS) {
 		ut_ladder(c->depth, call_ppid, c);
-		/* Wherever it is woken: often not where it was. */
+		/* Often it wakes up on another CPU. */
 		CPU_ZERO(&set);
 		CPU_SET(c->done % 2, &set);
 		sched_setaffinity(0, sizeof(set), &set);
@@ -95,7 +96,7 @@ FIXTURE_SETUP(cgroups)
 	memset(&self->other, 0, sizeof(self->other));
 	snprintf(self->root, sizeof(self->root), "/tmp/unwind_cgroup.XXXXXX");
 	ASSERT_NE(NULL, mkdtemp(self->root));
-	/* A hierarchy of its own: in the common one it depends on others what is enabled. */
+	/* In a hierarchy of its own no one else decides which controllers are enabled. */
 	ASSERT_EQ(0, mount("none", self->root, "cgroup", 0, "perf_event"))
 		TH_LOG("%s", strerror(errno));
 	for (i = 0; i < 2; i++) {
@@ -131,7 +132,7 @@ FIXTURE_TEARDOWN(cgroups)
 	rmdir(self->root);
 }
 
-/* A session of one group: on every CPU an event for the records, and others. */
+/* Open a session for one group, with a tracking event and sampling events on every CPU. */
 static int watch(struct ut_session *s, int group)
 {
 	struct ut_opts opts = {
@@ -145,7 +146,7 @@ static int watch(struct ut_session *s, int group)
 	return ut_enable(s);
 }
 
-/* All samples of one process, and nothing of the other one. */
+/* Has the session all samples of one process, and none of the other? */
 static bool only(struct ut_session *s, struct caller *c, pid_t pid, pid_t other, int rounds)
 {
 	int i, nr[2];
@@ -173,7 +174,7 @@ static bool only(struct ut_session *s, struct caller *c, pid_t pid, pid_t other,
 	return true;
 }
 
-/* One group is watched, another one does the same. */
+/* One group is profiled; another one that does the same is not. */
 TEST_F(cgroups, one_group)
 {
 	int i;
@@ -191,7 +192,7 @@ TEST_F(cgroups, one_group)
 		self->c[i].pid = 0;
 }
 
-/* A profiler of a group beside one of everything, in a process of its own. */
+/* A profiler of a group, in a process of its own. Another one profiles all tasks. */
 struct profiler {
 	int	group;
 	int	ready, result;
@@ -255,7 +256,7 @@ TEST_F(cgroups, two_groups_and_everything)
 		ASSERT_EQ(1, write(p[i].go[1], "g", 1));
 		ASSERT_EQ(0, ut_wait(&pc[i]));
 		EXPECT_EQ(1, p[i].result) TH_LOG("group %d", i);
-		/* The one of everything has asked for these, and not for the sleeps. */
+		/* The profiler of all tasks samples getppid(), and not the sleeps. */
 		EXPECT_EQ(ROUNDS, ut_count_samples(&self->s, 0, p[i].pid[0]));
 		EXPECT_EQ(ROUNDS, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, p[i].pid[0]));
 	}
@@ -270,7 +271,7 @@ static int move_task(const char *path, pid_t pid)
 	return write_file(path, "cgroup.procs", text);
 }
 
-/* Sampled in the group and asleep, it has left its stack before it is moved. */
+/* A task sleeps after a sample. Its stack is written before it is moved out of the group. */
 TEST_F(cgroups, moved_asleep)
 {
 	pid_t pid = self->c[0].pid;
@@ -287,7 +288,7 @@ TEST_F(cgroups, moved_asleep)
 	EXPECT_TRUE(ut_stack_is(&self->s, r, &self->caller[0]->sleep));
 	ASSERT_TRUE(ut_wait_state(pid, "S"));
 	ASSERT_EQ(0, move_task(self->path[1], pid));
-	/* It comes out of the system call, and dies, among the tasks of the other one. */
+	/* It leaves the system call and dies in the other group. */
 	ASSERT_EQ(0, kill(pid, SIGKILL));
 	ASSERT_EQ(SIGKILL, ut_wait(&self->c[0]));
 	self->c[0].pid = 0;
@@ -298,7 +299,7 @@ TEST_F(cgroups, moved_asleep)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* In long system calls, without end. */
+/* A task that makes long system calls without end. */
 struct busy {
 	struct ut_stack	st;
 	int		cpu;
@@ -325,8 +326,8 @@ static void ladder_random(void *arg)
 }
 
 /*
- * Moved by another CPU while it is in a system call that was sampled, out of the group
- * and into it again: its stack is handed out before its events go.
+ * Another CPU moves the task out of the group and back, while the task is in a sampled
+ * system call. The stack is handed out before the events are taken off the CPU.
  */
 TEST_F_TIMEOUT(cgroups, moved_in_the_entry, 120)
 {
@@ -359,7 +360,7 @@ TEST_F_TIMEOUT(cgroups, moved_in_the_entry, 120)
 		usleep(i * 10);
 		ASSERT_EQ(0, move_task(self->path[1], c.pid));
 		ASSERT_EQ(0, ut_drain(&self->s));
-		/* Out of the group nothing of it is pending there. */
+		/* When the task is out of the group, none of its stacks is pending. */
 		for (k = 0; (r = ut_sample(&self->s, 2, c.pid, k)); k++)
 			EXPECT_TRUE(ut_stack_is(&self->s, r, &b->st)) TH_LOG("round %d", i);
 		calls += k;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K14: a 32-bit program on a 64-bit kernel, in a flat code segment and in one that
- * has a base. K10: its return from a signal handler. K11: its stack while it sleeps.
+ * K14: a 32-bit program on a 64-bit kernel, in a flat code segment and in one with a
+ * base. K10: its return from a signal handler. K11: its stack while it sleeps.
  */
 #include <asm/ldt.h>
 #include <errno.h>
@@ -74,8 +74,8 @@ static void widen(struct ut_stack *st, const struct stack32 *st32)
 }
 
 /*
- * The tracepoints of single system calls leave 32-bit tasks out, so take the one of
- * all, with a filter for the number.
+ * The tracepoints of single system calls do not fire for 32-bit tasks. So use the
+ * tracepoint of all system calls, with a filter for the number.
  */
 static int open_call(struct ut_session *s, pid_t pid, const char *filter)
 {
@@ -96,7 +96,7 @@ static int watch_pause(struct ut_session *s, pid_t pid)
 	return open_call(s, pid, "id == 29") ?: ut_enable(s);
 }
 
-/* The sample at the top of the ladder, and that of the segment. */
+/* Samples at the top of the ladder and in the segment. */
 TEST_F(compat, ladder)
 {
 	struct stack32 st32;
@@ -109,7 +109,7 @@ TEST_F(compat, ladder)
 	ASSERT_EQ(1, write(self->in, "g", 1));
 	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)));
 	widen(&st, &st32);
-	/* leaf, ten and one climb, start, _start */
+	/* leaf, eleven times climb, start, _start */
 	ASSERT_EQ(14, st.nr);
 	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)));
 	ASSERT_EQ(self->pid, waitpid(self->pid, &status, 0));
@@ -126,7 +126,7 @@ TEST_F(compat, ladder)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The frames of the segment, at their linear addresses. */
+/* The frames in the segment have linear addresses. */
 TEST_F(compat, segment_with_a_base)
 {
 	struct stack32 st32;
@@ -150,8 +150,8 @@ TEST_F(compat, segment_with_a_base)
 }
 
 /*
- * The system call gives the segment that it was made from another base. The stack is that
- * of the call, and found where it was then.
+ * The system call changes the base of the segment from which it was made. The record has
+ * the stack at the time of the call, with the old base.
  */
 static void check_segment_changed(struct __test_metadata *_metadata, struct ut_session *s,
 				  pid_t pid, int in, int out, const char *how,
@@ -170,12 +170,12 @@ static void check_segment_changed(struct __test_metadata *_metadata, struct ut_s
 	ASSERT_EQ(2, st32.nr);
 	widen(&st, &st32);
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
-	/* What it returned to was somewhere else. */
+	/* With the new base the program returned to a wrong address. */
 	ASSERT_TRUE(WIFSIGNALED(status));
 	ut_disable(s);
 	ASSERT_EQ(0, ut_drain(s));
 
-	/* The first one has made the segment. */
+	/* The first call has made the segment. */
 	ASSERT_EQ(2, ut_count_samples(s, 0, 0));
 	r = ut_sample(s, 0, 0, 1);
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(s, r, &got));
@@ -195,7 +195,7 @@ TEST_F(compat, stack_segment_changed)
 			      "id == 243");
 }
 
-/* The same where it is requested within the system call, by what that allocates. */
+/* Here an allocation within the system call requests the stack. */
 TEST_F(compat, segment_changed_behind_a_request)
 {
 	struct ut_opts opts = { .pid = self->pid };
@@ -224,15 +224,16 @@ TEST_F(compat, segment_changed_behind_a_request)
 		allocated = r;
 	ASSERT_NE(NULL, allocated);
 	EXPECT_TRUE(ut_stack_is(&self->s, allocated, &st));
-	/* It is still the entry's stack. */
+	/* It is still the stack of the same entry. */
 	EXPECT_EQ(allocated->cookie, exit->cookie);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
 /*
- * A handler returns. At the system call for that the program is in its restorer, which
- * has no frame, and the chain goes on where the signal came. On the way out the
- * registers are those of the interrupted function: it is another stack.
+ * A handler returns with sigreturn(). At that system call the program is in its restorer,
+ * which has no frame, so the next frames are those of the interrupted function. At the
+ * exit of the system call the registers are those of the interrupted function, so this is
+ * another stack, with another cookie.
  */
 static void check_sigreturn(struct __test_metadata *_metadata, struct ut_session *s,
 			    pid_t pid, int in, int out, const char *how, const char *filter)
@@ -281,7 +282,7 @@ TEST_F(compat, rt_sigreturn)
 	check_sigreturn(_metadata, &self->s, self->pid, self->in, self->out, "t", "id == 173");
 }
 
-/* Asleep: the stack has been walked at the switch. */
+/* While the program sleeps, the stack has been walked at the switch. */
 TEST_F(compat, asleep)
 {
 	struct stack32 st32;
@@ -300,7 +301,7 @@ TEST_F(compat, asleep)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* And in the segment. The reader has another one of the same number. */
+/* The same in the segment. The reader has another segment with the same selector. */
 TEST_F(compat, asleep_in_a_segment)
 {
 	struct user_desc desc = {

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The 32-bit program of compat.c. It has no libraries, so that a compiler is all
- * that is needed to build it.
+ * The 32-bit program of compat.c. It uses no libraries, so a compiler is enough to
+ * build it.
  *
- * It says "r" when it is up and waits for a byte that says what to do, at the top
- * of a ladder of functions or in a code segment whose base is not 0. What it writes
- * are stacks: how many frames, and which.
+ * It writes "r" when it is ready, and reads a byte with a command. It runs the
+ * command at the top of a ladder of functions, or in a code segment whose base is
+ * not 0 ("the segment"). It writes stacks: a number of frames, then the frames.
  *
- *	g	call getppid() on the ladder, write that stack, call it in the
- *		segment, write that one
- *	s, t	send itself a signal on the ladder, whose handler returns by
- *		sigreturn(), by rt_sigreturn(); write that stack, and where that
- *		call was made
- *	p, l	write the stack, and sleep in pause() on the ladder, in the segment
- *	m, a	write the stack, and give the segment another base with
- *		modify_ldt(), or that of the stack with set_thread_area(); what
- *		comes next is somewhere else, and a fault
+ *	g	call getppid() on the ladder and write that stack, then do the
+ *		same in the segment
+ *	s, t	send itself a signal on the ladder; the handler returns with
+ *		sigreturn() (s) or rt_sigreturn() (t); write the stack, and the
+ *		address of the handler's return
+ *	p, l	write the stack, and sleep in pause() on the ladder (p) or in
+ *		the segment (l)
+ *	m, a	write the stack, and change the base of the code segment with
+ *		modify_ldt() (m) or of the stack segment with set_thread_area()
+ *		(a); the program then faults
  */
 typedef unsigned int u32;
 
@@ -33,7 +34,7 @@ struct stack {
 
 static struct stack st;
 
-/* What to call, and whether the stack has to be written before. */
+/* The system call of leaf(), and whether to write the stack before it. */
 static struct {
 	u32 nr, a, b;
 	u32 write;
@@ -86,8 +87,8 @@ static ATTRIBUTE(noinline) void climb(u32 left)
 }
 
 /*
- * In a segment of its own: a call of a function with a frame. The frame pointer is
- * 0 outside, so that all of the chain lies in the segment.
+ * Call a function with a frame in a segment of its own. The caller's frame pointer is 0,
+ * so that all of the chain lies in the segment.
  */
 struct user_desc32 {
 	u32 entry_number, base_addr, limit, flags;
@@ -96,7 +97,7 @@ struct user_desc32 {
 #define SEGMENT_BASE	0x10000
 #define OTHER_BASE	0x20000
 
-/* By jumps: a far call is not what this is about. */
+/* Enter and leave the segment by jumps: a far call would push another kind of frame. */
 asm(".text\n"
 	"far_visit:\n"
 	"	push %ebp\n"
@@ -127,7 +128,7 @@ asm(".text\n"
 	"far_args: .long 0, 0, 0\n"
 	".text\n");
 
-/* The same with a stack that lies in a segment. */
+/* The same with a stack in a segment of its own. */
 asm(".text\n"
 	"stack_visit:\n"
 	"	mov %eax, %ss\n"
@@ -208,7 +209,7 @@ static void change_stack_segment(void)
 		     : : "a" (desc.entry_number << 3 | 3), "b" (&desc) : "memory");
 }
 
-/* Of the kernel, not of the C library. */
+/* The structure of the kernel, not of the C library. */
 struct sigaction32 {
 	u32 handler, flags, restorer, mask[2];
 };
@@ -224,7 +225,7 @@ static void handler(void)
 	handled++;
 }
 
-/* Where a handler returns to. The frame of the signal is on top of the stack then. */
+/* The handlers return to these restorers, with the signal's frame on top of the stack. */
 asm(".text\n"
 	"restore:\n"
 	"	pop %eax\n"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K9: a sample that is taken when the events are another task's already. Two tasks
- * that have inherited the same events pass them on when the CPU goes from the one to
- * the other, a moment before it does. The stack of the one who goes is not to be had
- * then, whether deferred or not.
+ * K9: a sample is taken when the events belong to the next task already. If two tasks
+ * have inherited the same events, a switch between them exchanges the events a moment
+ * before it switches the tasks. A sample in between must not have a user stack, neither
+ * a deferred nor an immediate one.
  */
 #include <errno.h>
 #include <sched.h>
@@ -25,7 +25,7 @@ struct shared {
 	int	done;
 };
 
-/* The one writes first, the other reads first: one of them is asleep. */
+/* One task writes first, the other reads first, so one of them always sleeps. */
 static void take_turns(void *arg)
 {
 	struct shared *sh = arg;
@@ -78,7 +78,7 @@ FIXTURE_VARIANT(crosstask) {
 	bool user_only;
 };
 
-/* What the deferred ones are to be compared with. */
+/* Immediate callchains, to compare the deferred ones with. */
 FIXTURE_VARIANT_ADD(crosstask, immediate) {
 	.immediate = true,
 };
@@ -131,7 +131,7 @@ TEST_F(crosstask, between_two_tasks)
 	struct ut_rec *r;
 	__u64 k;
 
-	/* Where the memory is switched, the task's events have been; the task has not. */
+	/* When the memory map is switched, the events have been, but the task has not. */
 	between = ut_add_function(&self->s, "switch_mm_irqs_off");
 	before = ut_add_tracepoint(&self->s, "sched", "sched_switch");
 	ASSERT_LE(0, between);
@@ -154,11 +154,11 @@ TEST_F(crosstask, between_two_tasks)
 			}
 			EXPECT_EQ(variant->user_only, !r->nr);
 		}
-		/* A moment earlier they are the task's own. */
+		/* A moment earlier the events still belong to the task. */
 		for (i = 0; (r = ut_sample(&self->s, before, self->sh->pid[t], i)); i++)
 			own += ut_user_stack(&self->s, r, &got) == UT_IMMEDIATE;
 	}
-	/* There is not always one behind the other. */
+	/* Not every switch is from one of the two tasks to the other. */
 	EXPECT_LT(ROUNDS / 2, nr);
 	EXPECT_LT(ROUNDS, own);
 	EXPECT_EQ(0, ut_check(&self->s, 0));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K3, K15: events that fire because of a hand-out on the way to user space. Each may ask
- * for the stack again, which is handed out on the way to user space; the task gets there
- * all the same, and all samples have the stack.
+ * K3, K15: events that fire during a hand-out on the way to user space. Each of them may
+ * request the stack again, which needs another hand-out. The task still gets to user
+ * space, and all samples have the stack.
  */
 #include <errno.h>
 #include <sched.h>
@@ -31,16 +31,16 @@ FIXTURE(endless) {
 };
 
 FIXTURE_VARIANT(endless) {
-	const char *sys;	/* NULL: name is a function's */
+	const char *sys;	/* NULL: name is a function */
 	const char *name;
 };
 
-/* Behind the work on the way to user space, after each change of the CPU. */
+/* This fires after the task work, on the way to user space, after a change of the CPU. */
 FIXTURE_VARIANT_ADD(endless, rseq) {
 	.sys = "rseq", .name = "rseq_update",
 };
 
-/* In the hand-out itself, where the record is written. */
+/* This fires in the hand-out itself, when the record is written. */
 FIXTURE_VARIANT_ADD(endless, writing) {
 	.name = "perf_output_begin",
 };

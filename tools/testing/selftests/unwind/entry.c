@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K1, K2, K3: one cookie a kernel entry, and one record until the task leaves its CPU,
- * however many samples are taken in it and in whatever context.
+ * K1, K2, K3: a kernel entry has one cookie, and one record until the task leaves its
+ * CPU, whatever the number and the contexts of its samples.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,7 +62,7 @@ static void do_call(void *arg)
 	c->ret = ut_syscall3(&c->st, c->nr, c->a1, c->a2, c->a3);
 }
 
-/* Tracepoints at the way in, in the middle and at the way out. */
+/* Tracepoints at the entry, in the middle and at the exit of a system call. */
 TEST_F(entry, many_tracepoints_in_one_system_call)
 {
 	static const char * const tps[][2] = {
@@ -87,7 +87,7 @@ TEST_F(entry, many_tracepoints_in_one_system_call)
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
 
-	/* The session's own ioctl()s are sampled by the raw tracepoints as well. */
+	/* The raw tracepoints sample the session's own ioctl() calls, too. */
 	r = ut_sample(&self->s, tp[1], 0, 0);
 	ASSERT_TRUE(ut_stack_is(&self->s, r, &c.st));
 	EXPECT_TRUE(ut_one_record(&self->s, r));
@@ -143,7 +143,7 @@ TEST_F(entry, next_system_call_has_another_cookie)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* A fault that the kernel takes in a system call belongs to the system call. */
+/* A page fault of the kernel in a system call belongs to the system call. */
 TEST_F(entry, page_faults_in_the_kernel)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -191,7 +191,7 @@ static ut_noinline void touch(void *arg)
 	munmap(p, 4096);
 }
 
-/* A fault of the program is an entry of its own. */
+/* A page fault of the program is an entry of its own. */
 TEST_F(entry, page_fault_of_the_program)
 {
 	struct ut_rec *r, *hit = NULL;
@@ -214,7 +214,7 @@ TEST_F(entry, page_fault_of_the_program)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* Two events count the fault, one with deferral and one without: each has its own. */
+/* Two events sample the fault, one with deferral and one without. Each gets the stack. */
 TEST_F(entry, page_fault_counted_twice)
 {
 	struct ut_rec *r, *hit[2] = {};
@@ -243,7 +243,7 @@ TEST_F(entry, page_fault_counted_twice)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* Sample what writes to a word of this task, in the kernel. */
+/* Sample kernel code that writes to a word of this task. */
 static int add_watchpoint(struct ut_session *s, const void *word)
 {
 	struct perf_event_attr attr = {
@@ -259,8 +259,8 @@ static int add_watchpoint(struct ut_session *s, const void *word)
 }
 
 /*
- * K3: a debug exception that hits in kernel mode is handled as an NMI is. The
- * system call writes to a word that is watched.
+ * K3: a debug exception in kernel mode is handled like an NMI. The system call writes to
+ * a word with a watchpoint.
  */
 TEST_F(entry, nmi_in_a_system_call)
 {
@@ -310,10 +310,10 @@ TEST_F(entry, nmi_between_others)
 }
 
 /*
- * An NMI at each instruction of a request in task context: a breakpoint on every
- * byte of unwind_deferred_request*() in turn; those that are the first of an
- * instruction on the way taken are hit. A kernel that checks itself has several
- * times as many, and is slow; there it is a part of them, evenly spread.
+ * An NMI at each instruction of a request in task context. A breakpoint is put on every
+ * byte of unwind_deferred_request*() in turn. It is hit if the byte is the first one of
+ * an instruction that runs. A kernel with KASAN or KCSAN has many more bytes, and is
+ * slow: there the test takes a part of them, evenly spread.
  */
 TEST_F_TIMEOUT(entry, nmi_in_every_instruction_of_a_request, 300)
 {
@@ -356,7 +356,7 @@ TEST_F_TIMEOUT(entry, nmi_in_every_instruction_of_a_request, 300)
 	EXPECT_LT(10, hits);
 }
 
-/* On another CPU the FPU's registers have to be loaded, on the way out. */
+/* After a move to another CPU the exit code must load the FPU's registers. */
 static void move_to(void *arg)
 {
 	struct call *c = arg;
@@ -368,9 +368,9 @@ static void move_to(void *arg)
 }
 
 /*
- * The last that the kernel does on the way to user space, where nothing looks any more
- * for what is left to do. An NMI there has the stack of this entry all the same: it is
- * followed by an interrupt that looks, before another instruction of the program.
+ * An NMI after the exit work, on the way to user space: the kernel does not look for
+ * pending work any more. The request of the NMI raises an interrupt, which comes before
+ * the next instruction of the program. So the sample still gets the stack of this entry.
  */
 TEST_F(entry, nmi_behind_the_exit_work)
 {
@@ -395,7 +395,7 @@ TEST_F(entry, nmi_behind_the_exit_work)
 		ASSERT_EQ(0, ut_drain(&self->s));
 		for (n = 0; (r = ut_sample(&self->s, func, 0, n)); n++) {
 			EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
-			/* Preempted on the way out of the ioctl() that enables? */
+			/* The sample may be of the exit of the ioctl() that enables. */
 			if (got.nr && got.ip[0] != c.st.ip[0])
 				continue;
 			EXPECT_TRUE(ut_same_stack(&got, &c.st));
@@ -407,9 +407,9 @@ TEST_F(entry, nmi_behind_the_exit_work)
 }
 
 /*
- * A probe or a tracepoint there is no NMI, and no interrupt follows it. What it requested
- * could be looked after in the next kernel entry only, when user space has run: the stack
- * comes with the sample, or is an empty one.
+ * A probe or a tracepoint at the same place is no NMI, so no interrupt follows. A request
+ * would only be handled in the next kernel entry, after user space has run. So the sample
+ * has an immediate stack, or an empty record.
  */
 static void behind_the_exit_work(struct __test_metadata *_metadata, struct ut_session *s,
 				 int event)
@@ -436,7 +436,7 @@ static void behind_the_exit_work(struct __test_metadata *_metadata, struct ut_se
 			right += !got.nr;
 			continue;
 		}
-		/* One may be of the way out of the ioctl(). */
+		/* One sample may be of the exit of the ioctl(). */
 		right += ut_stack_is_immediate(s, r, &c.st);
 	}
 	EXPECT_LE(3, n);
@@ -459,7 +459,7 @@ TEST_F(entry, tracepoint_behind_the_exit_work)
 			     ut_add_tracepoint(&self->s, "x86_fpu", "x86_fpu_regs_activated"));
 }
 
-/* The timer interrupts a long system call again and again: still one entry. */
+/* The timer interrupts a long system call many times. It is still one entry. */
 TEST_F_TIMEOUT(entry, interrupts_in_one_system_call, 120)
 {
 	const size_t size = 64 << 20, megabyte = 1 << 20;
@@ -476,7 +476,7 @@ TEST_F_TIMEOUT(entry, interrupts_in_one_system_call, 120)
 	ASSERT_NE(MAP_FAILED, buf);
 	c.a1 = (long)buf;
 
-	/* At most a quarter of a second, for whose samples the buffer has room. */
+	/* A quarter of a second at most: the buffer has room for that many samples. */
 	syscall(__NR_getrandom, buf, megabyte, 0);
 	clock_gettime(CLOCK_MONOTONIC, &from);
 	syscall(__NR_getrandom, buf, megabyte, 0);
@@ -511,9 +511,9 @@ TEST_F_TIMEOUT(entry, interrupts_in_one_system_call, 120)
 
 struct spin {
 	struct ut_stack	st;
-	unsigned long	from, to;	/* where it has its frame */
-	int		cpu;		/* where it runs, in the test that says so */
-	int		held;		/* not to end before the test has let it */
+	unsigned long	from, to;	/* between these addresses its frame exists */
+	int		cpu;		/* for spin_elsewhere(): the CPU to run on */
+	int		held;		/* spin until the test clears it */
 };
 
 static ut_noinline unsigned long here(void)
@@ -553,7 +553,7 @@ static int write_byte(const char *path, char byte)
 	return err ? -1 : 0;
 }
 
-/* Interrupts of the program itself: each is an entry of its own. */
+/* Each interrupt of the program is an entry of its own. */
 TEST_F_TIMEOUT(entry, interrupts_of_the_program, 60)
 {
 	unsigned int i, in_spin = 0;
@@ -595,8 +595,8 @@ static void spin_elsewhere(void *arg)
 }
 
 /*
- * NMIs of the program itself, which lead through no exit work: an interrupt comes behind
- * them for that, before another instruction of the program.
+ * NMIs that interrupt the program. An NMI returns without exit work. So the request raises
+ * an interrupt, which comes before the next instruction of the program.
  */
 TEST_F_TIMEOUT(entry, nmi_of_the_program, 120)
 {
@@ -626,7 +626,7 @@ TEST_F_TIMEOUT(entry, nmi_of_the_program, 120)
 	ASSERT_EQ(0, ut_go(&c));
 	while (!UT_READ(sp->from))
 		usleep(1000);
-	/* Shows where all other CPUs are, by an NMI to each. */
+	/* SysRq-l sends an NMI to each other CPU, to print a backtrace. */
 	for (i = 0; i < 3; i++)
 		ASSERT_EQ(0, write_byte("/proc/sysrq-trigger", 'l'))
 			TH_LOG("CONFIG_MAGIC_SYSRQ?");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A small profiler with deferred user callchains: it runs a command, samples its
- * first thread for some seconds, or until it exits, and prints the callchain of
- * the kernel entry that most of the samples hit.
+ * A small profiler with deferred user callchains. It runs a command, and samples
+ * the command's first thread for some seconds, or until the thread exits. Then it
+ * prints the callchain of the kernel entry with the most samples.
  *
  * This is the example of Documentation/userspace-api/perf_deferred_callchain.rst.
  */
@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PAGES		128	/* of the ring buffer, a power of two */
+#define PAGES		128	/* size of the ring buffer, a power of two */
 #define FREQUENCY	1000
 
 struct chain {
@@ -34,11 +34,11 @@ struct chain {
 
 static struct chain *waiting;	/* samples whose record has not come */
 static struct chain *last;	/* the user stack of the latest record */
-static unsigned int last_samples;	/* and how many samples have had it */
+static unsigned int last_samples;	/* number of samples merged with it */
 static struct chain *best;	/* the merged callchain that is printed */
 static unsigned int best_samples, samples, immediate, merged, records, missing, lost;
 
-/* A chain of @nr words from @ips, with room for @more. */
+/* Make a chain of @nr words from @ips, with room for @more words. */
 static struct chain *chain_new(__u32 tid, __u64 cookie, const __u64 *ips, __u64 nr,
 			       __u64 more)
 {
@@ -97,7 +97,7 @@ static void merge_waiting(void)
 	if (sample && last->nr && last_samples > best_samples) {
 		best_samples = last_samples;
 		free(best);
-		/* The user part goes where the marker and the cookie were. */
+		/* The user part replaces the marker and the cookie. */
 		best = chain_new(last->tid, 0, sample->ips, sample->nr, last->nr + 1);
 		best->ips[best->nr++] = PERF_CONTEXT_USER;
 		memcpy(best->ips + best->nr, last->ips, last->nr * sizeof(__u64));
@@ -117,12 +117,12 @@ static void take_record(const __u64 *word, size_t words)
 	records++;
 
 	if (!same_entry(record, last)) {
-		/* A sample may stand behind its record, where an interrupt has written that. */
+		/* If an interrupt wrote the record, its sample may come after it. */
 		merge_waiting();
 		last_samples = 0;
 	}
 	if (same_entry(record, last) && record->nr < last->nr) {
-		/* One stack, and this time a page of it was not there. */
+		/* It is the same stack, but now a page of it was absent. */
 		free(record);
 	} else {
 		free(last);
@@ -164,7 +164,7 @@ static int event_open(struct perf_event_attr *attr, pid_t pid)
 	return syscall(__NR_perf_event_open, attr, pid, -1, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-/* Start @argv, which waits before its execve() for a byte in *@go. */
+/* Fork a child for @argv. It calls execve() when it has read a byte from *@go. */
 static pid_t start(char **argv, int *go)
 {
 	int fds[2];
@@ -222,7 +222,7 @@ int main(int argc, char **argv)
 
 	output = event_open(&tracking, pid);
 	if (output < 0 && errno == EINVAL) {
-		/* A kernel without: the user part comes with the sample. */
+		/* This kernel cannot defer: the user part comes with the sample. */
 		tracking.defer_output = 0;
 		sampling.defer_callchain = 0;
 		output = event_open(&tracking, pid);
@@ -243,7 +243,7 @@ int main(int argc, char **argv)
 		drain(page);
 	}
 
-	/* First no more samples, then no more records, then what is in the buffer. */
+	/* End the samples first, then the records, and then empty the buffer. */
 	if (ioctl(sampler, PERF_EVENT_IOC_DISABLE, 0) ||
 	    ioctl(output, PERF_EVENT_IOC_DISABLE, 0))
 		err(1, "PERF_EVENT_IOC_DISABLE");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Run the example of Documentation/userspace-api/perf_deferred_callchain.rst, and
- * compare what it prints with what the profiled program says of its own stack.
+ * compare the printed stack with the stack that the profiled program prints.
  */
 #include <limits.h>
 #include <signal.h>
@@ -17,9 +17,9 @@
 #define CHUNK	(1024 * 1024UL)
 #define CHUNKS	16
 
-/* What the example prints. */
+/* The output of the example. */
 struct output {
-	unsigned int	kernel;		/* frames */
+	unsigned int	kernel;		/* number of kernel frames */
 	struct ut_stack	user;
 	struct ut_stack	want;		/* printed by the profiled program */
 	unsigned int	entry, samples, merged, records, immediate, missing, lost;
@@ -27,7 +27,7 @@ struct output {
 	int		status;
 };
 
-/* The other end of the pipe: it takes @chunks and no more. */
+/* The other end of the pipe reads @chunks chunks, and no more. */
 static void reader(int fd, unsigned int chunks)
 {
 	static char buf[CHUNK];
@@ -47,8 +47,8 @@ static void reader(int fd, unsigned int chunks)
 }
 
 /*
- * The profiled program: tells the stack of its system call in the first, short
- * one, and then stays in the second for long.
+ * The profiled program. It prints the stack of its first system call, which is short,
+ * and then stays in the second one for a long time.
  */
 static void writer(void *arg)
 {
@@ -78,7 +78,7 @@ static void writer(void *arg)
 
 static int work(unsigned int chunks)
 {
-	/* The profiler goes away before us in one of the tests. */
+	/* In one of the tests the profiler ends before this program. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	ut_ladder(6, writer, &chunks);
 	return 1;
@@ -145,12 +145,12 @@ FIXTURE_VARIANT(example) {
 	const char *seconds, *chunks;
 };
 
-/* The command ends before the profile does. */
+/* The command ends before the profile. */
 FIXTURE_VARIANT_ADD(example, to_the_exit) {
 	.seconds = "60", .chunks = "16",
 };
 
-/* It is asleep in its system call when the profile ends. */
+/* The command sleeps in its system call when the profile ends. */
 FIXTURE_VARIANT_ADD(example, left_asleep) {
 	.seconds = "10", .chunks = "12",
 };
@@ -171,7 +171,7 @@ TEST_F_TIMEOUT(example, prints_the_merged_stack, 90)
 	EXPECT_EQ(0, o->status);
 	ASSERT_TRUE(o->summary);
 
-	/* A system call of some samples, seen with its kernel part and its own stack. */
+	/* A system call with several samples, with kernel frames and the right user stack. */
 	EXPECT_LT(1, o->entry);
 	EXPECT_LT(1, o->kernel);
 	EXPECT_LT(8, o->want.nr);

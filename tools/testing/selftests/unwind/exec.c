@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K8: a sample of the old image has the old image's stack, and its record comes
- * before the COMM record of the exec. What is sampled between the images has no user part.
+ * K8: a sample of the old image has the old image's stack, and its record comes before
+ * the COMM record of the exec. Samples between the images have no user part.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ FIXTURE(exec) {
 	struct ut_session s;
 	struct shared *sh;
 	struct ut_child c;
-	char copy[COPY_SIZE];	/* of the program, to be removed */
+	char copy[COPY_SIZE];	/* path of a copy of the program, to be removed */
 };
 
 FIXTURE_VARIANT(exec) {
@@ -131,7 +131,7 @@ TEST_F(exec, old_stack)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* Neither a marker nor addresses. */
+/* Has the sample neither a marker nor user addresses? */
 static bool no_user_part(const struct ut_rec *r)
 {
 	__u64 i;
@@ -150,7 +150,7 @@ static bool no_user_part(const struct ut_rec *r)
 	return true;
 }
 
-/* The image is gone and the next has not run. */
+/* Samples when the old image is gone, and the new one has not run. */
 TEST_F(exec, between_the_images)
 {
 	static const char * const functions[] = {
@@ -178,7 +178,7 @@ TEST_F(exec, between_the_images)
 
 		EXPECT_LE(1, ut_count_samples(&self->s, event[i], self->c.pid));
 		for (n = 0; (r = ut_sample(&self->s, event[i], self->c.pid, n)); n++) {
-			/* The new image may do the same when it has run. */
+			/* Later samples of this kind are of the new image. */
 			if (r->time > ut_sample(&self->s, event[4], self->c.pid, 0)->time)
 				break;
 			EXPECT_TRUE(no_user_part(r)) TH_LOG("event %u", i);
@@ -187,7 +187,7 @@ TEST_F(exec, between_the_images)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The same behind a sample of the old image: its stack is not theirs. */
+/* The same after a sample of the old image, whose stack they must not get. */
 TEST_F(exec, before_and_between)
 {
 	struct ut_rec *enter;
@@ -208,7 +208,7 @@ TEST_F(exec, before_and_between)
 	ASSERT_EQ(0, ut_drain(&self->s));
 	enter = ut_sample(&self->s, tp[0], self->c.pid, 0);
 	EXPECT_TRUE(ut_stack_is(&self->s, enter, &self->sh->st[0]));
-	/* Ahead of the point of no return. */
+	/* This is before the point of no return, so it is the same stack. */
 	EXPECT_EQ(enter->cookie, ut_sample(&self->s, tp[1], self->c.pid, 0)->cookie);
 	for (i = 2; i < 4; i++)
 		EXPECT_TRUE(no_user_part(ut_sample(&self->s, tp[i], self->c.pid, 0)))
@@ -235,7 +235,7 @@ TEST_F(exec, new_image)
 	r = ut_sample(&self->s, tp, self->c.pid, 0);
 	ASSERT_NE(NULL, r);
 	EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
-	/* As the program loaded at another address saw it: it has the same ladder. */
+	/* The new image has the same ladder, loaded at another address: */
 	/* ut_syscall(), getppid_new(), the rungs, and the two at the bottom */
 	EXPECT_EQ(2 + 4 + 2, got.nr);
 	ASSERT_LT(0, got.nr);
@@ -247,7 +247,7 @@ TEST_F(exec, new_image)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The event goes at the exec, what it waits for comes before that. */
+/* The exec removes the event. The pending stack is written before. */
 TEST_F(exec, remove_on_exec)
 {
 	struct ut_opts opts = { .per_cpu = true, .remove_on_exec = true };
@@ -269,8 +269,8 @@ TEST_F(exec, remove_on_exec)
 }
 
 /*
- * A copy of this program, set-uid to somebody who is not root: an image that may not be
- * dumped, and with the old one go all who watch, whoever they are.
+ * Make a copy of this program that is set-uid to a user who is not root. Its image may
+ * not be dumped, so an exec of it removes all events of the task, whoever opened them.
  */
 static int set_uid_copy(char *path, size_t size)
 {
@@ -287,7 +287,7 @@ static int set_uid_copy(char *path, size_t size)
 		if (ut_write_all(to, buf, n))
 			goto out;
 	}
-	/* In this order: a new owner takes the bit away. */
+	/* In this order, since a change of the owner clears the set-uid bit. */
 	if (!n && !fchown(to, NOBODY, NOBODY) && !fchmod(to, 04755))
 		err = 0;
 out:
@@ -297,8 +297,8 @@ out:
 }
 
 /*
- * Such an image has perf's events removed in the middle of the execve(), whichever they
- * are. What was requested in the old image has been handed out by then.
+ * An execve() of such an image removes the events in its middle. Pending stacks of the old
+ * image are handed out before.
  */
 TEST_F(exec, undumpable)
 {
@@ -313,7 +313,7 @@ TEST_F(exec, undumpable)
 	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
-	/* While they go. Or a function that it calls, whose name begins so too. */
+	/* Sample the removal, or a function in it whose name has the same begin. */
 	func = ut_add_function(&self->s, "perf_event_exit_task");
 	ASSERT_LE(0, enter);
 	ASSERT_LE(0, func);
@@ -323,15 +323,15 @@ TEST_F(exec, undumpable)
 	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, self->c.pid, 0),
 				&self->sh->st[0]));
-	/* What the new image does is not seen by them. */
+	/* The events do not see the new image. */
 	EXPECT_EQ(1, ut_count_samples(&self->s, func, self->c.pid)) TH_LOG("a nosuid mount?");
 	EXPECT_TRUE(no_user_part(ut_sample(&self->s, func, self->c.pid, 0)));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
 /*
- * An NMI at any instruction from where the old image cannot be returned to: what is
- * requested there is handed out still, or there is no user part any more.
+ * An NMI at each instruction of the hook at the point of no return. Its stack is still
+ * handed out, or the sample has no user part.
  */
 TEST_F_TIMEOUT(exec, nmi_at_the_point_of_no_return, 300)
 {
@@ -378,8 +378,8 @@ static void failing(void *arg)
 		sh->ret = -1;
 	close(fd);
 	/*
-	 * Not there; not executable; too much of an argument list; and what is found
-	 * to be no program when it has been opened and read.
+	 * A file that does not exist; one that is not executable; an argument list that is
+	 * too long; and a file that turns out to be no program when it has been read.
 	 */
 	for (i = 0; i < 4; i++) {
 		static char *huge[3] = { "x" };
@@ -403,7 +403,7 @@ static void ladder_failing(void *arg)
 	ut_ladder(6, failing, arg);
 }
 
-/* A failed exec changes nothing: the stack comes at the return. */
+/* A failed exec changes nothing: the record is written at the return. */
 TEST_F(exec, failed)
 {
 	struct ut_rec *a, *b;
@@ -502,7 +502,7 @@ static void exec_from_thread(void *arg)
 		pause();
 }
 
-/* The other threads are seen by inherited events only. */
+/* Only inherited events see the other threads. */
 FIXTURE(exec_threads) {
 	struct ut_session s;
 	struct shared *sh;
@@ -522,7 +522,7 @@ FIXTURE_TEARDOWN(exec_threads)
 	ut_close(&self->s);
 }
 
-/* The threads that the exec kills have stacks to give, too. */
+/* The threads that the exec kills have pending stacks, too. */
 TEST_F(exec_threads, with_other_threads)
 {
 	int enter, sleep_tp, i;
@@ -547,7 +547,7 @@ TEST_F(exec_threads, with_other_threads)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* A thread that is not the leader takes the leader's tid: the record goes by the old one. */
+/* A thread that is not the leader takes the leader's tid. Its record has the old tid. */
 static bool from_thread(struct ut_session *s, struct ut_child *c, struct shared *sh,
 			const char *sys, const char *name)
 {
@@ -569,7 +569,7 @@ TEST_F(exec_threads, from_another_thread)
 	EXPECT_TRUE(from_thread(&self->s, &self->c, self->sh, "syscalls", "sys_enter_execve"));
 }
 
-/* What is requested at the last moment at which the thread has its own. */
+/* A request at the last moment at which the thread has its own tid. */
 TEST_F(exec_threads, from_another_thread_late)
 {
 	EXPECT_TRUE(from_thread(&self->s, &self->c, self->sh, "sched", "sched_prepare_exec"));

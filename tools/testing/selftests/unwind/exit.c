@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K7: a task that dies takes no stack with it. Each case is run with an event of
- * the task, with one of the task a CPU, and with inherited ones.
+ * K7: when a task dies, its pending stacks are written first. Each case is run with one
+ * event for the task, with one for each CPU, and with inherited events.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -89,7 +89,7 @@ static void ladder_exit(void *arg)
 	ut_ladder(6, call_exit, arg);
 }
 
-/* Watch the child with the event that is added, let it go, wait until it is gone. */
+/* Sample the child with the added event, let it run, and wait until it has exited. */
 #define RUN_CHILD(fn, add, code) do {							\
 	ASSERT_EQ(0, ut_fork(&self->c, fn, self->sh));					\
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit));	\
@@ -121,7 +121,7 @@ TEST_F(exit, exit_of_the_only_thread)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* What is requested when the task has begun to go is handed out as well. */
+/* A request after the exit has begun is handed out, too. */
 TEST_F(exit, on_the_way_out)
 {
 	RUN_CHILD(ladder_exit_group, ut_add_function(&self->s, "exit_signals"), 3 << 8);
@@ -130,7 +130,7 @@ TEST_F(exit, on_the_way_out)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* Behind that a sample has its stack with it, until the memory goes. */
+/* Later samples have an immediate stack, until the task's memory is gone. */
 TEST_F(exit, behind_the_last_look)
 {
 	RUN_CHILD(ladder_exit_group, ut_add_function(&self->s, "seccomp_filter_release"),
@@ -219,8 +219,8 @@ TEST_F(exit, fatal_fault)
 }
 
 /*
- * What is sampled when the memory is gone has no user stack and waits for none. A
- * task's own events are gone by then, those of a CPU are not.
+ * When the memory is gone, a sample has no user stack and no cookie. Only events of a
+ * CPU still sample the task then.
  */
 TEST_F(exit, sample_without_memory)
 {
@@ -326,7 +326,7 @@ TEST_F(exit, exit_group_by_another_thread)
 {
 	unsigned int i;
 
-	/* An event of the child alone sees the child alone. */
+	/* Without inherit the event sees only the first thread. */
 	if (!variant->inherit) {
 		RUN_CHILD(others_exit_group,
 			  ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"), 5 << 8);
@@ -350,7 +350,7 @@ TEST_F(exit, exit_group_by_another_thread)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The leader goes first, the last thread some time later. */
+/* The leader exits first, and the last thread some time later. */
 static void last_thread(void *arg)
 {
 	static struct thread t[2];
@@ -372,7 +372,7 @@ TEST_F(exit, leader_before_last_thread)
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
 	ASSERT_TRUE(ut_wait_state(self->c.pid, "Z"));
-	/* The leader's stack is out while its process lives on. */
+	/* The leader's stack has been written, while its process lives on. */
 	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
 				&self->sh->st[0]));
@@ -396,7 +396,7 @@ static void thread_exits(void *arg)
 		usleep(1000);
 }
 
-/* A thread that does not exist yet is reached by inheritance only. */
+/* Only inherited events reach a thread that does not exist yet. */
 FIXTURE(exit_inherited) {
 	struct ut_session s;
 	struct shared *sh;
@@ -430,7 +430,7 @@ TEST_F(exit_inherited, thread_exits)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* Two threads sleep, the third kills the process by what leaves a core. */
+/* Two threads sleep, the third kills the process with a signal that dumps core. */
 static void thread_quits(void *arg)
 {
 	struct thread *t = arg;
@@ -466,8 +466,8 @@ static void threads_and_a_core(void *arg)
 }
 
 /*
- * While one thread writes the core the others wait for it in their exit, with the memory
- * that is dumped. Nothing of them is pending then.
+ * While one thread writes the core, the others wait in their exit, and still have their
+ * memory. None of their stacks is pending then.
  */
 TEST_F_TIMEOUT(exit_inherited, core_dump_of_threads, 60)
 {
@@ -482,7 +482,7 @@ TEST_F_TIMEOUT(exit_inherited, core_dump_of_threads, 60)
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep"));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_kill"));
 	ASSERT_EQ(0, ut_enable(&self->s));
-	/* Nothing that could end the test until it is what it was. */
+	/* No assertion may end the test until the pattern is restored. */
 	EXPECT_LT(0, pwrite(fd, "core.unwind_exit", 16, 0));
 	EXPECT_EQ(0, ut_go(&self->c));
 	status = ut_wait(&self->c);
