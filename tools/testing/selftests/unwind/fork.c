@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K9: a child inherits nothing that its parent waits for.
+ * K9: a child does not inherit pending stacks of its parent.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -87,7 +87,7 @@ TEST_F(fork, fork)
 	parent = ut_sample(&self->s, enter, self->c.pid, 0);
 	EXPECT_TRUE(ut_stack_is(&self->s, parent, &self->sh->st[0]));
 	EXPECT_EQ(parent->cookie, ut_sample(&self->s, exit, self->c.pid, 0)->cookie);
-	/* The child comes out of the same system call, but of an entry of its own. */
+	/* The child returns from the same system call, but its kernel entry is its own. */
 	child = ut_sample(&self->s, exit, self->sh->child, 0);
 	if (child) {
 		EXPECT_TRUE(ut_stack_is(&self->s, child, &self->sh->st[0]));
@@ -104,8 +104,8 @@ TEST_F(fork, fork)
 }
 
 /*
- * vfork() by hand: the child runs on the parent's stack and leaves it alone. It
- * asks for its parent and exits.
+ * vfork() by hand. The child runs on the parent's stack, and does not change it. It
+ * calls getppid() and exits.
  */
 long ut_vfork(void);
 UT_LABEL(ut_vfork_ret);
@@ -137,7 +137,7 @@ static ut_noinline void call_vfork(void *arg)
 	struct shared *sh = arg;
 	long ret;
 
-	/* A frame of ut_vfork(), then this function's. */
+	/* The frame of ut_vfork(), then the frames of this function and its callers. */
 	ut_walk_self(&sh->st[0], 0, __builtin_frame_address(0));
 	memmove(&sh->st[0].ip[2], &sh->st[0].ip[1], (sh->st[0].nr - 1) * sizeof(__u64));
 	sh->st[0].nr++;
@@ -219,7 +219,7 @@ TEST_F(fork, thread)
 
 	ASSERT_EQ(0, ut_fork(&self->c, ladder_thread, self->sh));
 	ASSERT_EQ(0, watch(&self->s, self->c.pid));
-	/* In the parent: before the child is a copy of it, and behind that. */
+	/* Samples in the parent, before it is copied for the child and after that. */
 	clone3 = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_clone3");
 	clone = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_clone");
 	task_tp = ut_add_tracepoint(&self->s, "task", "task_newtask");
@@ -243,7 +243,7 @@ TEST_F(fork, thread)
 	EXPECT_TRUE(ut_one_record(&self->s, before));
 	of_child = ut_sample(&self->s, ppid, self->sh->child, 0);
 	ASSERT_TRUE(ut_stack_is(&self->s, of_child, &self->sh->st[1]));
-	/* Nothing else of the child is named or handed out. */
+	/* The child has no other cookie, in samples or in records. */
 	for (i = 0; i < self->s.nr_recs; i++) {
 		r = &self->s.rec[i];
 		if (r->tid == self->sh->child && r->cookie)
@@ -264,7 +264,7 @@ static void storm_child(void *arg)
 	struct storm *st = arg;
 
 	ut_syscall0(&st->sh->storm_st[st->nr], __NR_getppid);
-	/* The last stack of a task is one of exit_group(). */
+	/* The last pending stack of the task is the one of exit_group(). */
 	syscall(__NR_exit_group, 0);
 }
 
@@ -288,7 +288,7 @@ static void storm(void *arg)
 	}
 }
 
-/* Many children at once, each with its own stack and no other's. */
+/* Many children at once: each sample has the stack of its own task. */
 TEST_F_TIMEOUT(fork, storm, 120)
 {
 	int ppid, i;
@@ -297,7 +297,7 @@ TEST_F_TIMEOUT(fork, storm, 120)
 	ASSERT_EQ(0, watch(&self->s, self->c.pid));
 	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	ASSERT_LE(0, ppid);
-	/* What the parent waits for when it is copied, the C library's fork() being this. */
+	/* The parent has a pending stack when it is copied: fork() of the C library is clone(). */
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_clone"));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "task", "task_newtask"));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_exit_group"));

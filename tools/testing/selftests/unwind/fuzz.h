@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the parts of the fuzzer share. */
+/* The declarations that the parts of the fuzzer share. */
 #ifndef SELFTEST_UNWIND_FUZZ_H
 #define SELFTEST_UNWIND_FUZZ_H
 
@@ -19,7 +19,7 @@ struct totals {
 
 extern struct totals *tot;
 
-/* Of the case. */
+/* The seed of the current case, the CPUs, and a task that is about to die. */
 extern __u64 case_seed;
 extern unsigned int nr_cpus;
 extern pid_t dying;
@@ -29,17 +29,17 @@ __u64 rnd64(void);
 __u32 rnd(__u32 below);
 bool chance(unsigned int one_in);
 
-/* For breakpoints, the function as well. */
+/* The targets of breakpoints: some words, and a function. */
 extern long touched[8];
 void touch(void *arg);
 
 struct fuzz_event {
 	int			fd;
-	bool			mine;		/* and not a duplicate */
+	bool			mine;		/* opened here, not a duplicate */
 	bool			redirected;
 	struct perf_event_attr	attr;
 	char			*base;
-	size_t			mapped, size;	/* all of it, and of the data */
+	size_t			mapped, size;	/* size of the mapping, and of its data */
 	bool			writable;
 	__u64			tail;
 };
@@ -50,8 +50,8 @@ extern bool uniform;		/* all events of the case have the same kind of samples */
 extern bool seen_deferred, seen_output;
 
 /*
- * A kernel that checks itself, in a guest that is emulated, takes milliseconds for a
- * sample: some clocks that tick faster, and it does nothing else any more.
+ * The limits of clocks. A kernel with KASAN or KCSAN in an emulated guest takes milliseconds
+ * for a sample, so a few faster clocks would take all of its time.
  */
 #define CLOCK_NS	10000000
 #define CLOCK_HZ	100
@@ -61,11 +61,11 @@ static inline bool is_clock(const struct perf_event_attr *attr)
 	return attr->type == PERF_TYPE_SOFTWARE && attr->config <= PERF_COUNT_SW_TASK_CLOCK;
 }
 
-/* fuzz_attr.c: one event more, if the kernel takes it; once before all of them. */
+/* fuzz_attr.c: try to open one more event; find the tracepoints, once before that. */
 void open_one(void);
 void find_tracepoints(void);
 
-/* fuzz_check.c: read what is in the buffer of an event. */
+/* fuzz_check.c: read the buffer of an event and check the records. */
 void drain(struct fuzz_event *e);
 void check_with(unsigned long task_size);
 

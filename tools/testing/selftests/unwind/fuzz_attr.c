@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Events with attributes made by chance, most of them such as make sense. */
+/* Events with random attributes, most of which make sense. */
 #include <fcntl.h>
 #include <string.h>
 #include <time.h>
@@ -41,7 +41,7 @@ static __u64 some_sample_type(void)
 		PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER));
 }
 
-/* Flags by their bits, with how rarely each is set, and 0 for never. */
+/* For each bit of the flags: it is set once in so many times; 0: never. */
 static const unsigned char flag_rarity[64] = {
 	[0] = 3,	/* disabled */
 	[1] = 3,	/* inherit */
@@ -85,7 +85,7 @@ static const unsigned char flag_rarity[64] = {
 	[40] = 100, [63] = 100,	/* reserved */
 };
 
-/* Without those that are refused in most combinations, or count next to nothing. */
+/* All flags but those that are mostly refused, or let an event count almost nothing. */
 #define SANE_FLAGS	(~(1ULL << 2 | 1ULL << 3 | 1ULL << 15 | 1ULL << 16 | 1ULL << 19 |	\
 			   1ULL << 25 | 1ULL << 31 | 1ULL << 35 | 1ULL << 36 |		\
 			   -1ULL << UT_FIRST_RESERVED_BIT))
@@ -133,7 +133,7 @@ static void some_attr(struct perf_event_attr *attr)
 		flags &= ~UT_DEFER_CALLCHAIN;
 	if (sane) {
 		flags &= SANE_FLAGS;
-		/* The one is refused without the other, and that with enable_on_exec. */
+		/* sigtrap needs remove_on_exec, which excludes enable_on_exec. */
 		if (flags & 1ULL << 37)
 			flags = (flags | 1ULL << 36) & ~(1ULL << 12);
 	}
@@ -200,7 +200,7 @@ void open_one(void)
 		pid = rnd(4) ? 0 : rnd(3) ? (int)rnd(500) : -1;
 		break;
 	}
-	/* Inherited events can only be mapped on a CPU. */
+	/* An inherited event can only be mapped if it is for one CPU. */
 	if (cpu < 0 && (chance(3) || e->attr.inherit))
 		cpu = chance(20) ? (int)rnd(70) : (int)rnd(nr_cpus);
 	if (nr_ev && chance(4))
@@ -222,7 +222,7 @@ void open_one(void)
 		add(&tot->refused, 1);
 		return;
 	}
-	/* No reserved bit is let pass. */
+	/* The kernel must refuse each reserved bit. */
 	for (bit = UT_FIRST_RESERVED_BIT; bit < 64; bit++) {
 		if (*ut_attr_flags(&e->attr) >> bit & 1) {
 			ut_diag("bit %d was taken, seed %llu", bit, case_seed);

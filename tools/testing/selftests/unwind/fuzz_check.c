@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What comes out of the buffers is taken apart, with an eye on every boundary. */
+/* Parse the records of the buffers, and check every size and offset in them. */
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -50,7 +50,7 @@ static int check_deferred(const struct perf_event_header *h)
 	if (h->size < 24)
 		return bad("a deferred callchain that is too short", h);
 	room = (h->size - 24) / 8;
-	/* Of the trailer there are six words at most. */
+	/* The trailer has six words at most. */
 	if (w[2] > room || room - w[2] > 6)
 		return bad("number of addresses and size", h);
 	if (!w[1] || h->misc != PERF_RECORD_MISC_USER)
@@ -75,7 +75,7 @@ static int check_callchain(const struct perf_event_header *h, const __u64 *ip, _
 			add(&tot->deferred, 1);
 			return 0;
 		}
-		/* An event without deferral has the user's words as they are. */
+		/* An immediate callchain has any words of user space behind the context. */
 		if (ip[i] == (__u64)PERF_CONTEXT_USER)
 			user = true;
 		else if (!user && ip[i] < task_size)
@@ -84,7 +84,7 @@ static int check_callchain(const struct perf_event_header *h, const __u64 *ip, _
 	return 0;
 }
 
-/* As far as the callchain. */
+/* Check a sample up to its callchain. */
 static int check_sample(const struct perf_event_header *h, const struct perf_event_attr *attr)
 {
 	static const __u64 one_word = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID |
@@ -141,7 +141,7 @@ static int check_record(const struct perf_event_header *h, const struct perf_eve
 	}
 }
 
-/* Records from @from on, as many as there are in @len bytes; gives what is left. */
+/* Check the records in @len bytes from offset @from on. Returns the bytes that are left. */
 static size_t check_records(struct fuzz_event *e, __u64 from, size_t len, bool torn)
 {
 	static char buf[1 << 16] UT_ATTRIBUTE(aligned(8));
@@ -174,12 +174,12 @@ void drain(struct fuzz_event *e)
 	struct perf_event_mmap_page *page = (void *)e->base;
 	__u64 head;
 
-	/* The buffer of another event is that one's to read, in the way it is mapped. */
+	/* If the output goes to another event, the buffer is read through that event. */
 	if (!e->base || !e->size || e->redirected)
 		return;
 	head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
 	if (e->attr.write_backward) {
-		/* Towards the lower addresses, and over the oldest ones. */
+		/* Records are written towards lower addresses, and overwrite the oldest ones. */
 		if (ioctl(e->fd, PERF_EVENT_IOC_PAUSE_OUTPUT, 1))
 			return;
 		head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
@@ -195,7 +195,7 @@ void drain(struct fuzz_event *e)
 		e->tail = head;
 		__atomic_store_n(&page->data_tail, head, __ATOMIC_RELEASE);
 	} else if (head <= e->size) {
-		/* Where it has been overwritten nobody knows where a record begins. */
+		/* Read it only as long as nothing was overwritten, and records begin at 0. */
 		if (ioctl(e->fd, PERF_EVENT_IOC_PAUSE_OUTPUT, 1))
 			return;
 		head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);

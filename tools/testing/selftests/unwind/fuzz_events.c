@@ -2,15 +2,14 @@
 /*
  * A fuzzer of perf_event_open() with the bits of deferral set: fuzz_events SECONDS [SEED].
  *
- * It goes through cases. Each is a process that opens events with attributes made by
- * chance, most of them such as make sense, for targets of all kinds, and then does
- * whatever can be done with the descriptors: map, unmap, enable, disable, redirect,
- * pause, read, pass them to another process, close, exit, exec, be killed. Its targets
- * work, fork and die meanwhile. What comes out of the buffers is taken apart with an
- * eye on every boundary.
+ * The fuzzer runs cases. Each case is a process that opens events for targets of all
+ * kinds, with random attributes, most of which make sense. Then it does anything that is
+ * possible with the descriptors: map, unmap, enable, disable, redirect, pause, read, pass
+ * them to another process, close, exit, exec, be killed. Its targets work, fork and die
+ * meanwhile. All records of the buffers are checked.
  *
- * A case is given by the seed and its number. What it does is the same each time, but
- * for the timing, and for which of its attempts succeed.
+ * The seed and the number of a case determine its actions. Only the timing, and which
+ * actions succeed, can be different in another run.
  */
 #include <errno.h>
 #include <poll.h>
@@ -104,7 +103,7 @@ static pid_t start(void (*fn)(void))
 	return pid;
 }
 
-/* What the targets do. */
+/* The activity of the targets. */
 
 long touched[8] UT_ATTRIBUTE(aligned(64));
 
@@ -128,13 +127,14 @@ ut_noinline void touch(void *arg)
 }
 
 /*
- * With each system call sampled, that which returns from here is, too: not for ever.
+ * If each system call is sampled, the return from this handler raises the next SIGTRAP. So
+ * ignore the signal at last.
  */
 static void trapped(int sig)
 {
 	static unsigned int traps;
 
-	/* A leaf has none. */
+	/* The program that an exec starts has no totals. */
 	if (tot)
 		add(&tot->traps, 1);
 	if (++traps % 64 == 0)
@@ -223,7 +223,7 @@ static void map(struct fuzz_event *e)
 	e->size = pages * PAGE;
 	e->writable = prot & PROT_WRITE;
 	page = (void *)e->base;
-	/* Somebody else may have read from the buffer before. */
+	/* Another process may have read from the buffer before. */
 	e->tail = page->data_tail;
 	if (chance(10) && e->writable) {
 		page->aux_offset = chance(4) ? rnd64() : e->mapped;
@@ -289,7 +289,7 @@ static void some_ioctl(struct fuzz_event *e)
 	}
 }
 
-/* Passing descriptors to somebody who keeps them for a while. */
+/* Pass descriptors to a process that keeps them for a while. */
 
 static int keeper_sock[2];
 
@@ -331,7 +331,7 @@ static int recv_fd(int sock)
 	return fd;
 }
 
-/* It knows nothing of the events, only that there are records in their buffers. */
+/* The keeper does not know the attributes of the events that it gets. */
 static void keeper(void)
 {
 	struct fuzz_event *e;
@@ -360,7 +360,7 @@ static void keeper(void)
 			continue;
 		switch (rnd(8)) {
 		case 0:
-			/* Somebody may read from it at the same time: do not take anything. */
+			/* The opener may read the buffer, too, so map it read-only. */
 			unmap(e);
 			e->mapped = 9 * PAGE;
 			e->base = mmap(NULL, e->mapped, PROT_READ, MAP_SHARED, e->fd, 0);
@@ -449,7 +449,7 @@ static void some_step(void)
 		forget_fd(e);
 		break;
 	case 15:
-		/* A child that has the descriptors, and the mappings not. */
+		/* A child has the descriptors, but not the mappings. */
 		pid = fork();
 		if (!pid) {
 			activity(rnd(4));
@@ -465,7 +465,7 @@ static void some_step(void)
 			kill(dying, SIGKILL);
 		break;
 	case 17:
-		/* Set to go, as a profiler does. */
+		/* Redirect and enable all events, as a profiler does. */
 		for (fd = 0; fd < (int)nr_ev; fd++) {
 			if (fd && !ev[fd].redirected)
 				ioctl(ev[fd].fd, PERF_EVENT_IOC_SET_OUTPUT, ev[0].fd);
@@ -540,7 +540,7 @@ static void fuzzer(void)
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	for (nr = 0; !stop(); nr++) {
-		/* The child has to know it, too. */
+		/* Set it before the fork, because the child needs it, too. */
 		case_seed = seed + (__u64)my_number * 1000000000 + nr;
 		rnd_start(case_seed);
 		pid = start(one_case);
@@ -557,7 +557,7 @@ static void fuzzer(void)
 			waitpid(pid, &status, 0);
 			break;
 		}
-		/* An exec takes the handler, and what is pending stays. */
+		/* SIGTRAP is no error: an exec removes the handler, but not a pending signal. */
 		if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL &&
 		    WTERMSIG(status) != SIGTRAP) {
 			ut_diag("a case died of signal %d, seed %llu", WTERMSIG(status),
@@ -567,7 +567,7 @@ static void fuzzer(void)
 		while (waitpid(-1, NULL, WNOHANG) > 0)
 			;
 	}
-	/* What it has started dies with it, or has come here. */
+	/* As the subreaper, wait for all that the cases have started. */
 	while (waitpid(-1, NULL, 0) > 0)
 		;
 }
@@ -586,7 +586,7 @@ static void prepare(void)
 	check_with(ut_task_size());
 }
 
-/* Samples that were deferred, and what they wait for? */
+/* Were there deferred samples, records, and addresses? */
 static bool seen_all(void)
 {
 	return UT_READ(tot->deferred) && UT_READ(tot->chains) && UT_READ(tot->addresses);
@@ -615,7 +615,7 @@ int main(int argc, char **argv)
 	ksft_print_msg("seed %llu\n", seed);
 	prepare();
 
-	/* The sockets are for the fuzzers and for nobody else. */
+	/* Only the fuzzers and the keeper may have the sockets, so close them on exec. */
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, keeper_sock))
 		ksft_exit_fail_msg("socketpair\n");
 	for (i = 0; i < VICTIMS; i++) {
@@ -628,7 +628,7 @@ int main(int argc, char **argv)
 	close(keeper_sock[1]);
 
 	end = now_ms() + seconds * 1000ULL;
-	/* Where the kernel is slow these are few cases, and none may have had all. */
+	/* On a slow kernel, run longer until all kinds of records were seen. */
 	last = end + 240 * 1000ULL;
 	while (now_ms() < end || (!seen_all() && now_ms() < last))
 		usleep(50000);

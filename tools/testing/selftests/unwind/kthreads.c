@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K25: threads of the kernel have no user stack, and none is invented: neither for
- * those without memory nor for those that work for a process and use its. They are
- * sampled in the switch, where nothing is deferred, and before it, where a user stack is.
+ * K25: kernel threads have no user stack, and their samples must not show one. This holds
+ * for threads without user memory, and for threads that use the memory of a process. They
+ * are sampled in the switch, where no stack is deferred, and before it, where user stacks
+ * are deferred.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -37,7 +38,7 @@ FIXTURE_TEARDOWN(kthreads)
 	ut_close(&self->s);
 }
 
-/* How many samples has this task, and has any of them a user part? */
+/* The number of samples of this task, or -1 if one of them has a user part. */
 static int without_user_stack(struct ut_session *s, pid_t tid)
 {
 	struct ut_stack got;
@@ -157,7 +158,7 @@ static bool completed(struct ring *r, unsigned int nr)
 	return false;
 }
 
-/* This process's thread of that name. */
+/* The thread of this process whose name begins with @prefix. */
 static pid_t thread_named(const char *prefix)
 {
 	char path[64], comm[32];
@@ -227,7 +228,7 @@ TEST_F(kthreads, io_uring_sqpoll)
 	ASSERT_NE(0, poller);
 	ASSERT_EQ(1, write(fds[1], "x", 1));
 	ring_read(&r, fds[0], &byte, 0);
-	/* It has gone to sleep, maybe. */
+	/* Wake the poller, if it sleeps already. */
 	syscall(__NR_io_uring_enter, r.fd, 1, 0, IORING_ENTER_SQ_WAKEUP, NULL, 0);
 	ASSERT_TRUE(completed(&r, 1));
 	usleep(100000);

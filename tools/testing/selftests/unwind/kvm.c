@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K25: the thread of a vCPU has a user stack, that of the system call which runs the
- * guest: one a call, however often the guest is left and entered again in it. What is
- * left to do for user space KVM does in between, so the stack is handed out long before the
- * call ends; samples behind that name the same cookie again, or have the stack with them
- * when that has been so often enough. A sample of the guest has no user stack of its
- * thread's.
+ * K25: the thread of a vCPU has a user stack, the stack of the system call that runs the
+ * guest. Each call has one stack, however often it leaves and enters the guest. KVM runs
+ * the task work in between, so the stack is handed out long before the call ends. Later
+ * samples in the call have the same cookie, or, after several hand-outs, an immediate
+ * stack. A sample of the guest does not have the user stack of the thread.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -22,14 +21,14 @@
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
 
-#define GUEST_FLAG	0x300	/* what it says */
-#define GUEST_STOP	0x301	/* what it is told */
+#define GUEST_FLAG	0x300	/* the guest sets it when it runs */
+#define GUEST_STOP	0x301	/* tells the guest to stop */
 #define GUEST_CODE	0x400
 #define GUEST_STACK	0xff0
 #define GUEST_EXITS	100
 #define GUEST_RUNS	5
 
-/* In real mode: the vector of an NMI, and where a message of one goes. */
+/* The interrupt vector of an NMI in real mode, and the message that raises an NMI. */
 #define NMI_VECTOR	2
 #define MSI_ADDRESS	0xfee00000
 #define MSI_NMI		(4 << 8)
@@ -38,8 +37,8 @@
 #define NUMBER(x)	WORD(x)
 
 /*
- * The guest: one of three loops, in real mode. A write to port 0x80 ends the system call
- * that runs it. The rest is handled in the kernel: CPUID, HLT, interrupts.
+ * The guest runs one of three loops in real mode. A write to port 0x80 ends the system call
+ * that runs the guest. The kernel handles the other exits: CPUID, HLT, interrupts.
  */
 asm(".pushsection .rodata\n"
 	"	.code16\n"
@@ -77,7 +76,7 @@ UT_LABEL(guest_end);
 
 static const struct ut_opts self_task = { .pid = 0, .switches = true };
 
-/* A machine with one page of memory and one vCPU. */
+/* A virtual machine with one page of memory and one vCPU. */
 struct vm {
 	int		dev, fd, vcpu;
 	unsigned char	*mem;
@@ -100,13 +99,13 @@ static int vm_open(struct vm *vm)
 	vectors[2 * NMI_VECTOR] = GUEST_CODE + (guest_nmi - guest_code);
 
 	vm->fd = ioctl(vm->dev, KVM_CREATE_VM, 0);
-	/* On an Intel CPU there are three more pages, anywhere else. */
+	/* KVM on an Intel CPU needs three more pages, at any other address. */
 	if (vm->fd < 0 || ioctl(vm->fd, KVM_SET_TSS_ADDR, 0xfffbd000) ||
 	    ioctl(vm->fd, KVM_CREATE_IRQCHIP, 0) ||
 	    ioctl(vm->fd, KVM_SET_USER_MEMORY_REGION, &region))
 		return -1;
 	vm->vcpu = ioctl(vm->fd, KVM_CREATE_VCPU, 0);
-	/* Messages go to those whose APIC has been set since they are there. */
+	/* The vCPU gets messages only after its APIC has been set. */
 	if (vm->vcpu < 0 || ioctl(vm->vcpu, KVM_GET_LAPIC, &apic) ||
 	    ioctl(vm->vcpu, KVM_SET_LAPIC, &apic))
 		return -1;
@@ -115,7 +114,7 @@ static int vm_open(struct vm *vm)
 	return vm->run == MAP_FAILED ? -1 : 0;
 }
 
-/* Have the guest go on from there. */
+/* Let the guest continue at @where. */
 static int vm_start(struct vm *vm, const char *where)
 {
 	struct kvm_regs regs = {
@@ -176,7 +175,7 @@ static void run_twice(void *arg)
 	run_guest(c + 1);
 }
 
-/* How many samples has the event with this stack? -1 if one names another cookie. */
+/* The number of the event's samples with this stack; -1 if one has another cookie. */
 static int samples_of(struct ut_session *s, int event, __u64 cookie, const struct ut_stack *st)
 {
 	struct ut_stack got;
@@ -213,7 +212,10 @@ static __u64 cookie_of(struct ut_session *s, int event, const struct ut_stack *s
 	return 0;
 }
 
-/* All samples of the event are in these two calls. Those with @cookies have one each. */
+/*
+ * Do all samples of the event have the stacks of these two calls? With @cookies, each call
+ * must have its own cookie; without, the samples must be immediate.
+ */
 static bool one_stack_a_run(struct ut_session *s, int event, const struct call *c, bool cookies)
 {
 	unsigned int all = ut_count_samples(s, event, 0);
@@ -234,7 +236,7 @@ static bool one_stack_a_run(struct ut_session *s, int event, const struct call *
 	return true;
 }
 
-/* From the first instruction of the system call to its last. */
+/* Samples from the begin of the system call to its end. */
 TEST_F(kvm, many_exits)
 {
 	struct call c[2] = { { .vcpu = self->vm.vcpu }, { .vcpu = self->vm.vcpu } };
@@ -260,7 +262,7 @@ TEST_F(kvm, many_exits)
 	ASSERT_EQ(KVM_EXIT_IO, self->vm.run->exit_reason);
 
 	for (i = 0; i < 2; i++) {
-		/* Walked before the guest runs for the first time. */
+		/* This stack was walked before the guest's first run. */
 		cookie = cookie_of(&self->s, enter, &c[i].st);
 		EXPECT_NE(0, cookie);
 		EXPECT_EQ(1, samples_of(&self->s, enter, cookie, &c[i].st));
@@ -270,7 +272,7 @@ TEST_F(kvm, many_exits)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* With interrupts off, and behind the last look at what is left to do for user space. */
+/* Samples with interrupts off, after the last check for task work: they are immediate. */
 TEST_F(kvm, sampled_at_the_entry)
 {
 	struct call c[2] = { { .vcpu = self->vm.vcpu }, { .vcpu = self->vm.vcpu } };
@@ -288,7 +290,7 @@ TEST_F(kvm, sampled_at_the_entry)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* By an NMI in between. */
+/* Samples by an NMI, between two runs of the guest in one call. */
 TEST_F(kvm, sampled_by_nmi)
 {
 	struct call c[2] = { { .vcpu = self->vm.vcpu }, { .vcpu = self->vm.vcpu } };
@@ -306,7 +308,7 @@ TEST_F(kvm, sampled_by_nmi)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* Another thread, and what it does when the guest is being run. */
+/* Another thread, which acts while the guest runs. */
 struct other {
 	struct ut_session	*s;
 	struct vm		*vm;
@@ -317,7 +319,7 @@ struct other {
 	int			err;
 };
 
-/* Wait until the guest is there. */
+/* Wait until the guest runs. */
 static int wait_guest(struct other *o)
 {
 	int i;
@@ -328,8 +330,8 @@ static int wait_guest(struct other *o)
 }
 
 /*
- * Wait until a thread has been switched out. It says that it sleeps some time before that,
- * see set_current_state(); where, only from then on.
+ * Wait until a thread has been switched out. Its state changes some time before that, see
+ * set_current_state(). But its wchan can only be read after the switch.
  */
 static bool wait_asleep(pid_t tid)
 {
@@ -355,16 +357,16 @@ static void *wake_guest(void *arg)
 	struct kvm_msi msi = { .address_lo = MSI_ADDRESS, .data = MSI_NMI };
 	struct other *o = arg;
 
-	/* Where it halts its thread is asleep in KVM_RUN. */
+	/* When the guest halts, the thread of the vCPU sleeps in KVM_RUN. */
 	o->err = wait_guest(o);
 	if (!o->err && !wait_asleep(o->tid))
 		o->err = -1;
 	if (!o->err && o->disable) {
-		/* Its stack has been handed out at the switch. */
+		/* The stack has been handed out at the switch. */
 		o->err = ut_drain(o->s);
 		o->records = ut_count(o->s, UT_RECORD_CALLCHAIN_DEFERRED, o->tid);
 		ut_disable(o->s);
-		/* It has not been woken for that. */
+		/* Disabling the events has not woken the thread. */
 		if (ut_task_state(o->tid) != 'S')
 			o->err = -1;
 	}
@@ -375,7 +377,7 @@ static void *wake_guest(void *arg)
 	return NULL;
 }
 
-/* A guest that halts has its thread sleep in the system call. */
+/* When the guest halts, the thread of the vCPU sleeps in the system call. */
 TEST_F(kvm, halted)
 {
 	struct other o = { .vm = &self->vm, .tid = gettid() };
@@ -412,7 +414,7 @@ TEST_F(kvm, halted)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* K11: at the end of a profile there is nothing to be done for it. */
+/* K11: if the profile ends while the thread sleeps, its record has been written. */
 TEST_F(kvm, profile_ends_while_halted)
 {
 	struct other o = { .s = &self->s, .vm = &self->vm, .tid = gettid(), .disable = true };
@@ -447,7 +449,7 @@ static void *stop_guest(void *arg)
 	return NULL;
 }
 
-/* What interrupts the guest is sampled where the guest is, and has no user stack. */
+/* A sample of an interrupt of the guest is in the guest, and has no user stack. */
 TEST_F(kvm, interrupts_of_the_guest)
 {
 	unsigned int i, guest = 0, kernel = 0;
@@ -507,9 +509,9 @@ static void *profile_guest(void *arg)
 }
 
 /*
- * The first request in a run would be that of an interrupt of the guest. It must not be let
- * have the stack of the thread. So the guest is there before anything is sampled, and the
- * run where KVM is hit first, outside of the guest, is not the only one.
+ * If the first sample in a call is of the guest, it must not request the stack of the
+ * thread. So the events are enabled when the guest runs already. There are several runs,
+ * since the first sample may still hit KVM outside of the guest.
  */
 TEST_F(kvm, first_sample_is_of_the_guest)
 {
@@ -562,7 +564,7 @@ static void nothing(int sig)
 {
 }
 
-/* K10: a signal ends the system call, to which its delivery belongs. */
+/* K10: a signal ends the system call, and its delivery belongs to the same entry. */
 TEST_F(kvm, signal_ends_the_run)
 {
 	struct other o = { .vm = &self->vm, .vcpu = pthread_self() };
@@ -589,7 +591,7 @@ TEST_F(kvm, signal_ends_the_run)
 	ASSERT_EQ(0, o.err);
 	ASSERT_EQ(-EINTR, c.ret);
 	ASSERT_EQ(0, ut_drain(&self->s));
-	/* Behind those by which the other two events are enabled. */
+	/* The first two ioctl() calls enable the other two events. */
 	r = ut_sample(&self->s, enter, 0, 2);
 	ASSERT_TRUE(ut_stack_is(&self->s, r, &c.st));
 	EXPECT_EQ(ut_count_samples(&self->s, exit, 0),
@@ -598,7 +600,7 @@ TEST_F(kvm, signal_ends_the_run)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The thread of this process that KVM has made for itself. */
+/* The thread of this process that KVM has created for itself. */
 static pid_t worker(void)
 {
 	DIR *dir = opendir("/proc/self/task");
@@ -620,7 +622,7 @@ static pid_t worker(void)
 	return found;
 }
 
-/* A worker of KVM's has the memory of the process, and no user stack. */
+/* A worker of KVM uses the memory of the process, and has no user stack. */
 TEST_F(kvm, worker_without_user_stack)
 {
 	static const struct ut_opts all = { .pid = -1, .per_cpu = true, .pages = 512 };
@@ -636,7 +638,7 @@ TEST_F(kvm, worker_without_user_stack)
 	tp = ut_add_tracepoint(&self->s, "sched", "sched_switch");
 	ASSERT_LE(0, tp);
 	ASSERT_EQ(0, ut_enable(&self->s));
-	/* It is made for the first run. */
+	/* The first run creates it. */
 	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
 	ASSERT_EQ(0, c.ret);
 	tid = worker();

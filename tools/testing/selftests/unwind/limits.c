@@ -56,7 +56,7 @@ TEST_F(limits, sample_max_stack)
 		ASSERT_EQ(0, ut_drain(&self->s));
 		r = ut_sample(&self->s, tp, 0, 0);
 		ASSERT_NE(NULL, r);
-		/* Marker and cookie take no place in it, as a context takes none. */
+		/* The limit counts neither marker and cookie nor a context. */
 		ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got)) TH_LOG("max %d", max);
 		EXPECT_EQ(max < st.nr ? max : st.nr, got.nr);
 		EXPECT_TRUE(ut_stack_within(&got, &st));
@@ -65,7 +65,7 @@ TEST_F(limits, sample_max_stack)
 	}
 }
 
-/* Two events in one entry, one record: it is as long as the longer one wants. */
+/* Two events in one entry have one record, with the larger limit of the two. */
 TEST_F(limits, two_events)
 {
 	int order;
@@ -95,7 +95,7 @@ TEST_F(limits, two_events)
 	}
 }
 
-/* Each event that gets the record has as much of it as it says. */
+/* Each output event gets the record, cut at its own limit. */
 TEST_F(limits, two_outputs)
 {
 	struct ut_opts opts = { .pages = 4, .no_output = true, .flags = UT_DEFER_OUTPUT };
@@ -124,7 +124,7 @@ TEST_F(limits, two_outputs)
 	EXPECT_EQ(1, seen[1]);
 }
 
-/* Twice as many frames as a record has room for, whose size is a number of 16 bits. */
+/* Twice as many frames as fit into a record: header.size has 16 bits. */
 static unsigned long deep[16384 * 2];
 
 static void fill_deep(void)
@@ -167,7 +167,7 @@ static void deep_pause(void *arg)
 	ut_syscall_on((unsigned long)deep, (unsigned long)deep, __NR_pause, 0, 0, 0);
 }
 
-/* The record of a task asleep is larger than the buffer: it is counted as lost. */
+/* The record of a sleeping task is larger than the buffer, and is counted as lost. */
 TEST_F(limits, longer_than_the_buffer)
 {
 	struct ut_opts opts = { .pages = 1, .max_stack = 1000 };
@@ -197,7 +197,7 @@ TEST_F(limits, longer_than_the_buffer)
 	ut_wait(&c);
 }
 
-/* It is switched out in between. */
+/* The task is switched out between the two samples. */
 static void nap(void *arg)
 {
 	struct timespec ts = { .tv_nsec = 1000000 };
@@ -218,8 +218,8 @@ static __u64 entries(struct ut_session *s, unsigned int nth)
 }
 
 /*
- * Sampled again in the same entry behind a switch, by one that wants more of the stack,
- * less or as much: each record has what its own samples want.
+ * After a switch the task is sampled again in the same entry, by an event with a larger,
+ * smaller or equal limit. Each record has the limit of its own samples.
  */
 TEST_F(limits, again_in_the_same_entry)
 {
@@ -246,7 +246,7 @@ TEST_F(limits, again_in_the_same_entry)
 			r[i] = ut_sample(&self->s, i, 0, 0);
 			ASSERT_NE(NULL, r[i]);
 			EXPECT_EQ(max[n][i], entries(&self->s, i)) TH_LOG("%s", tps[i]);
-			/* The longest one is the stack of both. */
+			/* The longest record is the stack of both samples. */
 			EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r[i], &got));
 			EXPECT_EQ(8, got.nr);
 			EXPECT_TRUE(ut_stack_within(&got, &st));
@@ -258,7 +258,7 @@ TEST_F(limits, again_in_the_same_entry)
 	}
 }
 
-/* Without a limit of the event's own, the system's. It is read when the event is made. */
+/* An event without a limit has the limit of the sysctl, as it was when it was opened. */
 TEST_F(limits, sysctl)
 {
 	static const int max[] = { 1, 16, 127, 200, 400 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A thousand tasks with a hundred events each, and CPUs that go while it is recorded:
- * each sample has its record or the kernel counts what it has lost, and the sums are
- * those of the calls that were made.
+ * A thousand tasks with a hundred events each, and CPUs that go offline while they are
+ * recorded. Each sample has its record, or the kernel counts the record as lost. The sums
+ * match the number of system calls.
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,14 +21,14 @@
 
 #define TASKS		1000
 #define EVENTS		100
-#define CALLS		2	/* of each task: so many stacks */
-/* On a kernel that checks itself, where a sample takes milliseconds, */
+#define CALLS		2	/* system calls of each task, each with a stack */
+/* The number of tasks with KASAN or KCSAN, where a sample takes milliseconds. */
 #define FEW_TASKS	50
-/* and those of them that it is not let do without when it takes so long to open them. */
+/* After OPEN_SECONDS, open no more events if these tasks have theirs. */
 #define LEAST_TASKS	20
 #define OPEN_SECONDS	60
-#define ROOMY_PAGES	32	/* a buffer for all samples of a task */
-#define TIGHT_PAGES	2	/* and one that is too small for them */
+#define ROOMY_PAGES	32	/* a buffer with room for all samples of a task */
+#define TIGHT_PAGES	2	/* a buffer that is too small for them */
 
 static __u64 now_ms(void)
 {
@@ -41,7 +41,7 @@ static __u64 now_ms(void)
 struct task {
 	pid_t		tid;
 	struct ut_stack	st;
-	/* what the profiler has of it */
+	/* the profiler's events for this task, and their buffer */
 	int		leader, fd[EVENTS];
 	struct ut_ring	ring;
 };
@@ -73,7 +73,7 @@ static void *caller(void *arg)
 	__atomic_add_fetch(&sh->ready, 1, __ATOMIC_RELEASE);
 	if (read(sh->go[0], &byte, 1) != 1)
 		return NULL;
-	/* From a stack that is the same each time. */
+	/* The stack is the same for each call. */
 	for (i = 0; i < CALLS; i++) {
 		ut_ladder(t->tid % 8, one_call, t);
 		sched_yield();
@@ -136,7 +136,7 @@ FIXTURE_TEARDOWN(load)
 	ut_wait(&self->c);
 }
 
-/* A group: an event that has defer_output, and those that sample. */
+/* Open a group: an event with defer_output, and the sampling events. */
 static int open_events(struct task *t, int tp, unsigned int pages)
 {
 	struct perf_event_attr attr = {
@@ -185,7 +185,7 @@ struct sums {
 	unsigned long	samples, lost_samples, merged, records, lost_records, missing;
 };
 
-/* All sums of one task are exact. */
+/* Are all sums of one task exact? */
 static bool check_task(struct ut_session *s, struct task *t, struct sums *sum)
 {
 	unsigned long samples, records, lost_samples = 0, lost_records, missing = 0;
@@ -225,7 +225,7 @@ static bool check_task(struct ut_session *s, struct task *t, struct sums *sum)
 		}
 		sum->merged += !!ut_record_of(s, t->tid, r->cookie);
 	}
-	/* Those whose samples are all lost are not seen to be missing. */
+	/* If all samples of a record are lost, it does not count as missing. */
 	if (missing > lost_records) {
 		ut_diag("tid %u: %lu stacks missing, %lu lost", t->tid, missing, lost_records);
 		return false;
@@ -274,7 +274,7 @@ TEST_F_TIMEOUT(load, tasks_by_events, 290)
 	       sum.missing);
 	EXPECT_EQ(nr * CALLS * EVENTS, sum.samples + sum.lost_samples);
 	EXPECT_EQ(nr * CALLS, sum.records + sum.lost_records);
-	/* Three buffers of four have room for everything. */
+	/* Three of four buffers have room for all records. */
 	EXPECT_LE(nr * CALLS / 4 * 3, sum.records);
 	EXPECT_LT(0, sum.lost_samples);
 	TH_LOG("checked %llu ms after the start", now_ms() - start);
@@ -308,7 +308,7 @@ static void sleep_call(void *arg)
 {
 	struct timespec ts = { .tv_nsec = 500000 };
 
-	/* Asleep, it may be woken elsewhere. */
+	/* It may wake up on another CPU. */
 	ut_syscall2(arg, __NR_nanosleep, &ts, NULL);
 }
 
@@ -319,7 +319,7 @@ static void *sleeper(void *arg)
 	int i;
 
 	for (i = 0; !UT_READ(sh->stop); i++) {
-		/* To where the CPU is, if it is there. */
+		/* Move to one of the CPUs, or to the one that comes and goes, if it is online. */
 		CPU_ZERO(&set);
 		CPU_SET(i % 4 ? rand() % 8 : sh->cpu, &set);
 		sched_setaffinity(0, sizeof(set), &set);
@@ -365,13 +365,13 @@ FIXTURE_TEARDOWN(plugged)
 	ut_close(&self->s);
 }
 
-/* The CPU goes and comes while all of it is recorded. */
+/* The CPU goes offline and comes back while all tasks are recorded. */
 TEST_F_TIMEOUT(plugged, while_recording, 200)
 {
 	struct ut_opts opts = { .per_cpu = true, .switches = true, .pages = 2048 };
 	static const char * const tps[] = {
 		"sys_enter_nanosleep", "sys_exit_nanosleep", "sys_enter_getppid",
-		/* In this one a task goes to another CPU for sure. */
+		/* In this call a task moves to another CPU for sure. */
 		"sys_enter_sched_setaffinity",
 	};
 	unsigned long samples = 0, missing = 0;
@@ -399,7 +399,7 @@ TEST_F_TIMEOUT(plugged, while_recording, 200)
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
 
-	/* The buffers have room for all of it. */
+	/* The buffers have room for all records. */
 	EXPECT_EQ(0, self->s.lost);
 	if (!variant->all) {
 		ASSERT_EQ(0, ut_lost(&self->s, &lost_samples, &lost_records));

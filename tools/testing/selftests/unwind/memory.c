@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K17: nothing is held for a task that was sampled once, nor for one that sleeps in
- * the system call that was sampled: its record has been written.
+ * K17: no memory is held for a task that was sampled before, and none for a task that
+ * sleeps in a sampled system call, because its record has been written.
  */
 #include <errno.h>
 #include <limits.h>
@@ -13,15 +13,15 @@
 #include "unwind_test.h"
 
 /*
- * As many as show 64 bytes a thread. Where they take too much memory or time, fewer
- * show a page a thread.
+ * The number of threads. With MANY threads 64 bytes for each thread would be noticed. With
+ * FEW, if MANY take too much memory or time, a page for each thread would be.
  */
 #define MANY	10000
 #define FEW	1000
 #define BATCH	100
 #define ALLOWED	400	/* KiB */
 
-/* Of a stack of the kernel's, a task, and what it touches of its own stack. */
+/* The memory of a thread: its kernel stack, the task, and the touched part of its stack. */
 #define THREAD_KIB	64
 
 static long number_in(const char *path)
@@ -31,7 +31,7 @@ static long number_in(const char *path)
 	return ut_read_sysctl(path, &nr) ? 0 : nr;
 }
 
-/* Lines of /proc/meminfo, in KiB. */
+/* The sum of some lines of /proc/meminfo, in KiB. */
 static long read_meminfo(const char * const *what, unsigned int nr)
 {
 	long sum = 0, kb;
@@ -52,7 +52,7 @@ static long read_meminfo(const char * const *what, unsigned int nr)
 	return sum;
 }
 
-/* What the kernel has allocated, but for user pages and caches of files. */
+/* The memory that the kernel has allocated, without user pages and file caches. */
 static long kernel_memory(void)
 {
 	static const char * const what[] = { "SUnreclaim:", "Percpu:", "VmallocUsed:" };
@@ -60,7 +60,7 @@ static long kernel_memory(void)
 	return read_meminfo(what, ARRAY_SIZE(what));
 }
 
-/* Is there room for many threads, and are they made in a time that can be waited for? */
+/* Is there enough memory for many threads, and are they created fast enough? */
 static bool many_fit(void)
 {
 	static const char * const available[] = { "MemAvailable:" };
@@ -84,7 +84,7 @@ static void *thread(void *arg)
 	if (read(t->start[0], &byte, 1) != 1)
 		return NULL;
 	if (t->sleep_in_it) {
-		/* Sampled, and asleep in it until the end. */
+		/* This call is sampled, and the thread sleeps in it until the end. */
 		if (write(t->done[1], "d", 1) != 1)
 			return NULL;
 		pause();
@@ -115,7 +115,7 @@ FIXTURE_SETUP(memory)
 	ASSERT_EQ(0, pipe(self->t.done));
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, PTHREAD_STACK_MIN + 16384);
-	/* Or else there are two mappings a thread, and vm.max_map_count. */
+	/* With guard pages there would be two mappings per thread, and too many of them. */
 	pthread_attr_setguardsize(&attr, 0);
 	self->t.nr = many_fit() ? MANY : FEW;
 	if (self->t.nr < MANY)
@@ -140,7 +140,7 @@ static int let_go(struct threads *t)
 		if (ut_write_all(t->start[1], buf, BATCH) || ut_read_all(t->done[0], buf, BATCH))
 			return -1;
 	}
-	/* The last of them may be on their way to sleep. */
+	/* Wait until the last threads sleep. */
 	usleep(500000);
 	return 0;
 }
@@ -183,7 +183,7 @@ TEST_F_TIMEOUT(memory, asleep_in_the_sampled_call, 240)
 	before = kernel_memory();
 	ASSERT_EQ(0, let_go(&self->t));
 	after = kernel_memory();
-	/* While they sleep, and nothing is disabled. */
+	/* Read all records while the threads sleep and the events are enabled. */
 	do {
 		ASSERT_EQ(0, ut_drain(&self->s));
 	} while (ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0) < self->t.nr);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K19: the task changes its CPU between the sample and the way out, or the CPU goes
- * away, or is not among those that are recorded. There is a buffer a CPU; the record is
- * in that of the sample, from before the task has left.
+ * K19: the task changes its CPU between the sample and the kernel's exit, or the CPU goes
+ * offline, or is not recorded. Each CPU has its own buffer. The record is in the buffer of
+ * its sample, since it was written before the task left that CPU.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -104,14 +104,14 @@ TEST_F(migrate, in_the_entry)
 		ASSERT_EQ(self->cpus[to], self->s.ring[b->ring].cpu);
 		EXPECT_EQ(a->cookie, b->cookie);
 		ASSERT_TRUE(ut_stack_is(&self->s, a, &m.st));
-		/* One in each buffer, where its samples are. */
+		/* Each buffer with a sample has a record, too. */
 		EXPECT_EQ(2, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, gettid()));
 		EXPECT_EQ(0, ut_check(&self->s, 0));
 		ut_forget(&self->s);
 	}
 }
 
-/* The session's events of one CPU record nothing. */
+/* Disable the session's events of one CPU. */
 static int disable_cpu(struct ut_session *s, int cpu)
 {
 	unsigned int i, e;
@@ -129,8 +129,8 @@ static int disable_cpu(struct ut_session *s, int cpu)
 }
 
 /*
- * As perf record -C, or -C with -p: the session has no event where the task leaves the
- * kernel, or none where it has come from. What is recorded is whole.
+ * Like perf record -C, or -C with -p: only one of two CPUs is recorded. The task moves to
+ * it, or away from it, in a system call. Each sample still has its record.
  */
 TEST_F(migrate, cpus_that_are_not_recorded)
 {
@@ -149,7 +149,7 @@ TEST_F(migrate, cpus_that_are_not_recorded)
 			ASSERT_EQ(0, disable_cpu(&self->s, self->cpus[i]));
 	}
 	for (round = 0; round < 10; round++) {
-		/* To the one that is recorded, and back again. */
+		/* Move to the CPU that is recorded, and back again. */
 		ASSERT_EQ(0, ut_drain(&self->s));
 		ut_forget(&self->s);
 		move_to(&m, self->cpus[!(round % 2)]);
@@ -213,7 +213,7 @@ static void *mover(void *arg)
 
 	t->tid = gettid();
 	pthread_barrier_wait(&barrier);
-	/* The session is being opened and enabled. */
+	/* The session is opened and enabled between the two barriers. */
 	pthread_barrier_wait(&barrier);
 	for (i = 0; i < ROUNDS; i++) {
 		move_to(&t->m, t->cpus[(i + t->nr) % t->nr_cpus]);
@@ -222,7 +222,7 @@ static void *mover(void *arg)
 	return NULL;
 }
 
-/* Eight threads that never stay. */
+/* Eight threads that move all the time. */
 TEST_F_TIMEOUT(migrate_threads, all_around, 120)
 {
 	static struct mover t[THREADS];
@@ -254,7 +254,7 @@ TEST_F_TIMEOUT(migrate_threads, all_around, 120)
 	for (i = 0; i < THREADS; i++) {
 		ASSERT_EQ(ROUNDS, ut_count_samples(&self->s, ppid, t[i].tid));
 		ASSERT_EQ(ROUNDS, ut_count_samples(&self->s, affinity, t[i].tid));
-		/* Each is sampled once in an entry. */
+		/* Each entry has one sample, and so one record. */
 		ASSERT_EQ(2 * ROUNDS, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, t[i].tid));
 		for (k = 0; k < ROUNDS; k += 7) {
 			ASSERT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, ppid, t[i].tid, k),
@@ -303,7 +303,7 @@ static void hot_read(void *arg)
 	struct hot *h = arg;
 	struct iovec iov = { &h->byte, 1 };
 
-	/* No other call is sampled: it waited for the start in a read(). */
+	/* Not read(), in which the child has waited for its start. */
 	ut_syscall3(&h->st, __NR_readv, h->pipe[0], &iov, 1);
 }
 
@@ -312,22 +312,22 @@ static void hot_child(void *arg)
 	struct hot *h = arg;
 	cpu_set_t set;
 
-	/* Where it starts, not where it must stay: the CPU goes away under it. */
+	/* The task starts on this CPU, but need not stay: the CPU goes offline. */
 	CPU_ZERO(&set);
 	CPU_SET(h->cpu, &set);
 	sched_setaffinity(0, sizeof(set), &set);
 	ut_ladder(6, hot_read, h);
 }
 
-/* Which CPUs are recorded. */
+/* The CPUs that are recorded. */
 enum {
 	ALL, THE_ONE, THE_OTHERS,
 };
 
 /*
- * The CPU goes away while a task sleeps that was sampled there: its record has been
- * written, and can be read from a CPU that is gone; and the task goes on elsewhere, where
- * its next samples have theirs.
+ * A task was sampled on a CPU, and sleeps. The CPU goes offline. The record has been
+ * written, and the buffer of the offline CPU can still be read. The task continues on
+ * another CPU, and its next samples have their records.
  */
 static void cpu_goes(struct __test_metadata *_metadata, struct ut_session *s,
 		     struct ut_child *c, const int *cpus, unsigned int nr_cpus, int which,
@@ -402,13 +402,13 @@ static void hot_caller(void *arg)
 	CPU_ZERO(&set);
 	CPU_SET(h->cpu, &set);
 	for (;;) {
-		/* Where its cookies are to go on, when it is there. */
+		/* Move to the CPU that comes and goes, if it is online. */
 		sched_setaffinity(0, sizeof(set), &set);
 		ut_ladder(6, one_call, &h->st);
 	}
 }
 
-/* CPUs come and go while a task is profiled: no cookie is given twice, no stack lost. */
+/* A CPU comes and goes while a task is profiled: cookies stay unique, no stack is lost. */
 TEST_F_TIMEOUT(hotplug, cookies_across_hotplug, 120)
 {
 	struct ut_opts opts = { .per_cpu = true, .sideband = true, .pages = 1024 };
