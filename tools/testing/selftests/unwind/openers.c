@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K18: a session is that of the process that opens the events, whichever of its threads and
- * images it is, and stays so when another one has the events.
+ * K18: a session belongs to the process that opens the events, with all its threads and
+ * images. This does not change when another process gets the descriptors.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@
 #define NEW_IMAGE	"--new-image"
 #define NEW_PROFILER	"--new-profiler"
 
-/* The one that is profiled: a round of system calls whenever it is told to. */
+/* The profiled task. It makes a round of system calls when the test tells it to. */
 struct target {
 	struct ut_stack	ppid, uid;
 	int	rounds, done;
@@ -77,7 +77,7 @@ FIXTURE_TEARDOWN(openers)
 	ut_wait(&self->tc);
 }
 
-/* Descriptors that outlive the process which opened them, and another reads. */
+/* Pass descriptors to another process, which reads them when the opener is dead. */
 static int send_fds(int sock, int *fds, int nr)
 {
 	char buf[CMSG_SPACE(4 * sizeof(int))] = {}, byte = 'f';
@@ -152,7 +152,7 @@ TEST_F(openers, opener_is_gone)
 
 	s.opts.sample_type = UT_SAMPLE_TYPE;
 	ASSERT_EQ(0, ut_ring_map(&s.ring[0], fds[0], 128));
-	/* The opener's mapping went with it, and the redirection to it. */
+	/* The opener's mapping is gone, so the redirection to it is gone, too. */
 	ASSERT_EQ(0, ioctl(fds[1], PERF_EVENT_IOC_SET_OUTPUT, fds[0]));
 	s.ring[0].cpu = -1;
 	s.event[0].fd[0] = fds[1];
@@ -167,8 +167,8 @@ TEST_F(openers, opener_is_gone)
 }
 
 /*
- * A profiler executes itself: its session stays. The samples of what it has opened before
- * have their records in what it opens behind that, and the other way round.
+ * A profiler executes itself, and keeps its session. Samples of an event from before the
+ * exec have records in an output event from after it, and the other way round.
  */
 struct reborn {
 	pid_t	pid;
@@ -196,7 +196,7 @@ static void open_and_exec(void *arg)
 	_exit(101);
 }
 
-/* The status is what the test wants to know. */
+/* The exit status is the result of the test. */
 static int reborn(const char *words)
 {
 	struct ut_session s = { .nr_rings = 1 };
@@ -221,7 +221,7 @@ static int reborn(const char *words)
 		s.event[0] = before;
 	}
 	s.nr_events = 1;
-	/* The mapping of before went with the image, and the redirection to it. */
+	/* The mapping is gone with the old image, so the redirection to it is gone, too. */
 	if (ioctl(s.event[0].fd[0], PERF_EVENT_IOC_SET_OUTPUT, s.ring[0].fd) ||
 	    ut_add_tracepoint(&s, "syscalls", "sys_enter_getuid") != 1 || ut_enable(&s) ||
 	    ut_write_all(from, &byte, 1) || ut_read_all(to, &byte, 1) || ut_disable(&s) ||
@@ -265,7 +265,7 @@ TEST_F(openers, output_behind_an_exec)
 	exec_of_the_profiler(_metadata, self->t, false);
 }
 
-/* Opened by one thread, read by another, after the first is gone. */
+/* One thread opens the events. Another one reads them when the first has exited. */
 static void *open_in_thread(void *arg)
 {
 	struct ut_session *s = arg;
@@ -286,7 +286,7 @@ TEST_F(openers, opened_by_a_thread)
 	ASSERT_EQ(0, pthread_create(&id, NULL, open_in_thread, &s));
 	ASSERT_EQ(0, pthread_join(id, &ret));
 	ASSERT_EQ(&s, ret);
-	/* This event, of another thread, belongs to the same session. */
+	/* This event is opened by another thread, and belongs to the same session. */
 	late = ut_add_tracepoint(&s, "syscalls", "sys_enter_getuid");
 	ASSERT_LE(0, late);
 	ASSERT_EQ(0, ut_enable(&s));
@@ -300,9 +300,8 @@ TEST_F(openers, opened_by_a_thread)
 }
 
 /*
- * Events that a process opens and leaves to another, which has the same table of
- * descriptors. They are those of a task that does its work in a child, which inherits
- * them.
+ * A process opens events, and leaves them to another process with the same table of
+ * descriptors. The profiled task does its work in a child, which inherits the events.
  */
 
 struct family {
@@ -353,7 +352,7 @@ static void open_and_go(struct hand_over *h)
 {
 	struct ut_session *s = &h->s;
 
-	/* The buffers are to be mapped by the one who reads them. */
+	/* The opener's mappings end with it. The reader maps the buffers again. */
 	if (ut_open(s, &h->opts) || ut_add_tracepoint(s, "syscalls", "sys_enter_getppid") < 0 ||
 	    ut_add_tracepoint(s, "syscalls", "sys_enter_read") < 0)
 		return;
@@ -364,7 +363,7 @@ static void open_and_go(struct hand_over *h)
 		pause();
 }
 
-/* Is this the program that the opener has executed? */
+/* Does the opener run its new program? */
 static bool is_new_image(pid_t pid)
 {
 	char path[64], line[64] = "";
@@ -404,7 +403,7 @@ FIXTURE_VARIANT_ADD(handed_over, by_living) {
 	.how = HOLDS_ON,
 };
 
-/* And those of all tasks. */
+/* The same with events of all tasks. */
 FIXTURE_VARIANT_ADD(handed_over, by_dead_all) {
 	.how = DEAD, .all = true,
 };
@@ -450,8 +449,8 @@ FIXTURE_TEARDOWN(handed_over)
 }
 
 /*
- * The new holder maps the buffers and is a profiler itself. The records of the events
- * come to these alone.
+ * The new holder maps the buffers, and is a profiler itself. The records for the events
+ * that it was given go only to these events.
  */
 TEST_F(handed_over, records)
 {
@@ -473,7 +472,7 @@ TEST_F(handed_over, records)
 	ASSERT_LT(0, s->nr_rings);
 	for (i = 0; i < s->nr_rings; i++) {
 		ASSERT_EQ(0, ut_ring_map(&s->ring[i], s->ring[i].fd, s->opts.pages));
-		/* The opener's mapping went with it, and the redirection to it. */
+		/* The opener's mapping is gone, so the redirection to it is gone, too. */
 		for (e = 0; e < s->nr_events; e++)
 			ASSERT_EQ(0, ioctl(s->event[e].fd[i], PERF_EVENT_IOC_SET_OUTPUT,
 					   s->ring[i].fd));
@@ -503,7 +502,7 @@ TEST_F(handed_over, records)
 
 int main(int argc, char **argv)
 {
-	/* What the opener of events has executed. */
+	/* The programs that the openers execute. */
 	if (argc == 3 && !strcmp(argv[1], NEW_PROFILER))
 		return reborn(argv[2]);
 	if (argc == 2 && !strcmp(argv[1], NEW_IMAGE)) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K11, K7, K8: a user stack does not leave its CPU. Every sample that names a cookie is
- * followed, in the buffer that it is in, by a record of that cookie before its task is
- * switched out, exits or becomes another program; ut_check() looks for that. The buffers
- * are read while the tasks are still where they went, and nothing is disabled before.
+ * K11, K7, K8: a pending user stack does not leave its CPU. Every sample with a cookie is
+ * followed in its buffer by a record of that cookie, before its task is switched out, exits
+ * or becomes another program. ut_check() checks this. The buffers are read while the tasks
+ * still sleep, and while the events are enabled.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -85,7 +85,7 @@ FIXTURE_TEARDOWN(order)
 	ut_close(&self->s);
 }
 
-/* A child that waits to run @fn, and a session for it. */
+/* Fork a child that waits to run @fn, and open a session for it. */
 static int watch(struct ut_session *s, struct ut_child *c, ut_fn fn, struct shared *sh,
 		 bool per_cpu, bool all)
 {
@@ -106,7 +106,7 @@ static bool is_switch_out(const struct ut_rec *r, __u32 tid)
 	       (r->misc & PERF_RECORD_MISC_SWITCH_OUT) && r->tid == tid;
 }
 
-/* Where the task has left the CPU behind this sample; NULL: it is still there. */
+/* The record of the task's next switch-out after this sample; NULL: it is still running. */
 static struct ut_rec *left_behind(struct ut_session *s, const struct ut_rec *sample)
 {
 	size_t i;
@@ -135,7 +135,7 @@ static struct ut_rec *wait_left(struct ut_session *s, int event, pid_t tid, unsi
 	return NULL;
 }
 
-/* Records of this cookie in the sample's buffer, between the sample and its task's leave. */
+/* Count the records of this cookie between the sample and the task's next switch-out. */
 static unsigned int records_between(struct ut_session *s, const struct ut_rec *sample)
 {
 	struct ut_rec *end = left_behind(s, sample);
@@ -152,7 +152,7 @@ static unsigned int records_between(struct ut_session *s, const struct ut_rec *s
 	return nr;
 }
 
-/* All is well with the whole stream, now that it has ended. */
+/* End the session, and check all of its records. */
 static int end(struct ut_session *s)
 {
 	if (ut_disable(s) || ut_drain(s))
@@ -225,8 +225,8 @@ static void ladder_asleep(void *arg)
 }
 
 /*
- * A live reader has the stack of a task while that is asleep, and will be for long. The
- * task is not woken for it.
+ * A live reader gets the stack of a task that sleeps for a long time. The task is not woken
+ * for that.
  */
 TEST_F_TIMEOUT(order, asleep, 60)
 {
@@ -246,14 +246,14 @@ TEST_F_TIMEOUT(order, asleep, 60)
 		EXPECT_EQ('S', ut_task_state(self->c.pid));
 		EXPECT_EQ(0, self->sh->returned);
 		EXPECT_EQ(0, end(&self->s)) TH_LOG("%s", sleeps[how]);
-		/* It had been written: the end adds nothing. */
+		/* The record was there already: the end of the session adds none. */
 		EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
 		end_child(&self->c);
 		ut_close(&self->s);
 	}
 }
 
-/* It sleeps whenever the pipe is full, and takes a fault for each page that it reads. */
+/* The write() sleeps whenever the pipe is full, and faults at each page of the buffer. */
 static void write_much(void *arg)
 {
 	static char buf[8 * PIPE_SIZE] UT_ATTRIBUTE(aligned(4096));
@@ -271,8 +271,8 @@ static void ladder_write(void *arg)
 }
 
 /*
- * Sampled again in the same kernel entry after it has slept: the samples name the same
- * cookie, and are followed by another record of it.
+ * A task is sampled again in the same kernel entry after it has slept. The samples have the
+ * same cookie, and are followed by another record of it.
  */
 TEST_F_TIMEOUT(order, again_in_the_same_entry, 60)
 {
@@ -295,7 +295,7 @@ TEST_F_TIMEOUT(order, again_in_the_same_entry, 60)
 	cookie = wait_left(&self->s, enter, self->c.pid, 0)->cookie;
 	ASSERT_NE(0, cookie);
 	for (part = 0; part < 4; part++) {
-		/* The first fault since the last look, behind which it has slept again. */
+		/* The next fault after which the task has slept again. */
 		do {
 			r = wait_left(&self->s, fault, self->c.pid, nr++);
 			ASSERT_NE(NULL, r);
@@ -345,7 +345,7 @@ static void ladder_long_calls(void *arg)
 	ut_ladder(6, long_calls, arg);
 }
 
-/* Takes the CPU again and again. */
+/* A task that takes the CPU again and again. */
 static void preempts(void *arg)
 {
 	struct sched_param param = { .sched_priority = 1 };
@@ -359,14 +359,14 @@ static void preempts(void *arg)
 		nanosleep(&ts, NULL);
 }
 
-/* How often has the task been preempted right behind a record, its own? */
+/* How often was the task preempted right after a record of its own? */
 static unsigned int preempted_behind_a_record(struct ut_session *s, __u32 tid)
 {
 	const struct ut_rec *last[UT_MAX_CPUS] = {};
 	unsigned int nr = 0;
 	size_t i;
 
-	/* Two records of one buffer stand in its order. */
+	/* The list keeps the order of the records of one buffer. */
 	for (i = 0; i < s->nr_recs; i++) {
 		struct ut_rec *r = &s->rec[i];
 
@@ -381,7 +381,7 @@ static unsigned int preempted_behind_a_record(struct ut_session *s, __u32 tid)
 
 #define PREEMPTIONS	20
 
-/* Preempted in a system call, and sampled there by tracepoints and in interrupts. */
+/* A task is preempted in a system call, and sampled there by tracepoints and interrupts. */
 TEST_F_TIMEOUT(order, preempted, 120)
 {
 	unsigned int i, nr = 0;
@@ -427,7 +427,7 @@ static void ladder_move(void *arg)
 		pause();
 }
 
-/* It goes to another CPU within the entry: each has a record, under one cookie. */
+/* A task moves to another CPU within the entry. Each CPU has a record, with one cookie. */
 TEST_F(order, migrates)
 {
 	struct ut_rec *a, *b;
@@ -445,7 +445,7 @@ TEST_F(order, migrates)
 	ASSERT_LE(0, leave);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
-	/* The second call of the task; the first has brought it to where it starts. */
+	/* This is the task's second call; the first has pinned it to its first CPU. */
 	b = wait_left(&self->s, leave, self->c.pid, 1);
 	a = ut_sample(&self->s, enter, self->c.pid, 1);
 	ASSERT_NE(NULL, a);
@@ -462,13 +462,13 @@ TEST_F(order, migrates)
 	EXPECT_EQ(0, end(&self->s));
 }
 
-/* Not to be interrupted by a signal: the parent of a vfork(). */
+/* The parent of a vfork() sleeps, and no signal interrupts it. */
 static int vfork_child(void *arg)
 {
 	struct shared *sh = arg;
 	char byte;
 
-	/* Until the test lets go of it. */
+	/* Wait until the test writes to the pipe. */
 	if (read(sh->pipe[0], &byte, 1) < 0)
 		_exit(1);
 	_exit(0);
@@ -520,7 +520,7 @@ static void ladder_leave(void *arg)
 	ut_ladder(6, leave_kernel, arg);
 }
 
-/* It ends, or becomes another program: ut_check() looks for EXIT, and COMM of an exec. */
+/* A task exits or calls exec: ut_check() wants the record before EXIT or COMM. */
 TEST_F(order, exits_and_execs)
 {
 	static const char * const tps[] = { "sys_enter_exit_group", "sys_enter_execve" };
@@ -561,7 +561,7 @@ static void *napper(void *arg)
 		ut_ladder(6, nap, &st);
 		for (i = 0; i < spin; i++)
 			asm volatile("" : : : "memory");
-		/* To one of four CPUs, if it is there. */
+		/* Move to one of four CPUs, if it is there. */
 		CPU_ZERO(&set);
 		CPU_SET(rand() % 4, &set);
 		sched_setaffinity(0, sizeof(set), &set);
@@ -582,8 +582,8 @@ static void nappers(void *arg)
 }
 
 /*
- * Threads that sleep, wake, move and are preempted, sampled by tracepoints and in
- * interrupts, while the session is ended and begun anew.
+ * Threads sleep, wake up, move and are preempted. They are sampled by tracepoints and
+ * interrupts, while the session is disabled and enabled again.
  */
 TEST(all_at_once)
 {

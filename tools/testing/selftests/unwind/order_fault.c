@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K11, K15: a page of the stack is not present, and the task is switched out while it is
- * brought on the way to user space. The stack as far as it is there is written before the
- * task leaves its CPU, and the whole one when the page has come, under the same cookie.
+ * K11, K15: a page of the stack is absent, and the task is switched out while the walk on
+ * the way to user space faults the page in. The record of the frames up to the page is
+ * written before the task leaves its CPU. The complete record follows when the page is
+ * there, with the same cookie.
  */
 #include <errno.h>
 #include <sched.h>
@@ -15,7 +16,7 @@
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
 
-/* The return addresses of the frames that are there, and on the page that is not. */
+/* The return addresses of the frame that is there, and of the frame on the absent page. */
 #define THERE	0x400100
 #define ABSENT	0x400200
 
@@ -76,7 +77,7 @@ static void call(void *arg)
 		pause();
 }
 
-/* The sample at the entry, when its task has left the CPU; NULL: not yet. */
+/* The sample at the entry, if its task has left the CPU since; NULL: not yet. */
 static struct ut_rec *sample_left(struct ut_session *s, int event, pid_t pid)
 {
 	struct ut_rec *sample = ut_sample(s, event, pid, 0), *r;
@@ -92,7 +93,7 @@ static struct ut_rec *sample_left(struct ut_session *s, int event, pid_t pid)
 	return NULL;
 }
 
-/* The task is in the fault of its walk. */
+/* Bring the task into the fault of its walk. */
 FIXTURE_SETUP(fault)
 {
 	struct ut_opts opts = { .per_cpu = variant->per_cpu, .sideband = true };
@@ -108,7 +109,7 @@ FIXTURE_SETUP(fault)
 	ASSERT_NE(NULL, self->fuse);
 	ASSERT_EQ(0, ut_device_page(self->fuse));
 	self->fuse->frame = ABSENT;
-	/* A frame lies above the one before. */
+	/* The page's frame must lie above this frame. */
 	mem = mmap((char *)self->fuse->page - 16 * size, size, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_LT(mem, self->fuse->page);
@@ -143,7 +144,7 @@ FIXTURE_TEARDOWN(fault)
 	ut_close(&self->s);
 }
 
-/* The page comes, and the task with it. */
+/* Serve the page, and wait until the task has returned. */
 static void serve(struct ut_fuse *fuse, struct task *task)
 {
 	char value[8];
@@ -164,7 +165,7 @@ static const struct ut_stack *expected(bool whole)
 	return &st;
 }
 
-/* How many records of the sample's cookie have so many entries? */
+/* Count the records of this cookie with @nr frames. */
 static unsigned int count_records(struct ut_session *s, __u32 tid, __u64 cookie, unsigned int nr)
 {
 	unsigned int count = 0;
@@ -177,7 +178,7 @@ static unsigned int count_records(struct ut_session *s, __u32 tid, __u64 cookie,
 	return count;
 }
 
-/* The whole one comes behind the short one, for all that were sampled until then. */
+/* The complete record follows the short one, and is for all samples up to it. */
 TEST_F_TIMEOUT(fault, brought, 60)
 {
 	struct ut_rec *r, *in_fault = NULL;
@@ -193,7 +194,7 @@ TEST_F_TIMEOUT(fault, brought, 60)
 				expected(true)));
 	EXPECT_LE(1, count_records(&self->s, self->c.pid, cookie, 2));
 	EXPECT_EQ(1, count_records(&self->s, self->c.pid, cookie, 3));
-	/* The fault is sampled as well: it is of the same entry. */
+	/* The fault is sampled, too, and belongs to the same entry. */
 	for (i = 0; (r = ut_sample(&self->s, self->faults, self->c.pid, i)); i++) {
 		if (r->cookie == cookie)
 			in_fault = r;
@@ -202,7 +203,7 @@ TEST_F_TIMEOUT(fault, brought, 60)
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_AGAIN));
 }
 
-/* The task goes on elsewhere, and so does the whole one. */
+/* The task moves to another CPU, and the complete record is written there. */
 TEST_F_TIMEOUT(fault, brought_elsewhere, 60)
 {
 	struct ut_rec *r;
@@ -223,7 +224,7 @@ TEST_F_TIMEOUT(fault, brought_elsewhere, 60)
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_AGAIN));
 }
 
-/* The profile has ended meanwhile: the sample has the short one, and that is all. */
+/* The session is disabled meanwhile: the sample has only the short record. */
 TEST_F_TIMEOUT(fault, disabled_meanwhile, 60)
 {
 	__u64 cookie = self->sample->cookie;
@@ -237,7 +238,7 @@ TEST_F_TIMEOUT(fault, disabled_meanwhile, 60)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* It has ended, and begun anew: the task's walk is of this session still. */
+/* The session is disabled and enabled again: the walk still belongs to it. */
 TEST_F_TIMEOUT(fault, enabled_again, 60)
 {
 	__u64 cookie = self->sample->cookie;
@@ -253,7 +254,7 @@ TEST_F_TIMEOUT(fault, enabled_again, 60)
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_AGAIN));
 }
 
-/* The session is closed meanwhile, and its slot is another one's. */
+/* The session is closed meanwhile, and another session gets its slot. */
 TEST_F_TIMEOUT(fault, closed_meanwhile, 60)
 {
 	struct ut_opts opts = { .pid = self->c.pid, .sideband = true };
@@ -267,11 +268,11 @@ TEST_F_TIMEOUT(fault, closed_meanwhile, 60)
 	ASSERT_EQ(0, ut_disable(&self->s));
 	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_EQ(1, ut_count_samples(&self->s, 0, self->c.pid));
-	/* At most the record of a cookie that nobody knows any more. */
+	/* It may get a record with a cookie of the old session. */
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_FOREIGN));
 }
 
-/* It is killed there: the short one stands before its end. */
+/* The task is killed in the fault: the short record comes before its EXIT. */
 TEST_F_TIMEOUT(fault, killed, 60)
 {
 	ASSERT_EQ(0, kill(self->c.pid, SIGKILL));

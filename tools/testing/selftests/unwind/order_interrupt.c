@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K20, K11: an interrupt hands out what the task that it interrupts waits for, as where
- * an event is disabled from another CPU: between the request and the writing of the
- * sample, in the middle of a walk, and just when the task wants to be preempted.
+ * K20, K11: if another CPU disables an event, an interrupt hands out the pending stack of
+ * the task that it interrupts. It can come between the request and the writing of the
+ * sample, in the middle of a walk, or when the task is about to be preempted.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -43,7 +43,7 @@ static void make_chain(unsigned int frames, struct ut_stack *st)
 
 struct caller {
 	int		cpu;
-	unsigned int	pause_us;	/* of who preempts it */
+	unsigned int	pause_us;	/* the pause of the task that preempts it */
 	unsigned long	calls, allowed;
 };
 
@@ -70,7 +70,7 @@ static void call_on(void *arg)
 	}
 }
 
-/* Takes the CPU of the caller again and again. */
+/* A task that takes the caller's CPU again and again. */
 static void preempts(void *arg)
 {
 	struct sched_param param = { .sched_priority = 1 };
@@ -118,7 +118,7 @@ FIXTURE_SETUP(interrupt)
 	self->caller = ut_shared(sizeof(*self->caller));
 	ASSERT_NE(NULL, self->caller);
 	self->caller->cpu = cpus[nr - 1];
-	/* Who interrupts is on another one. */
+	/* The interrupts come from this process, on another CPU. */
 	pin_to(cpus[0]);
 }
 
@@ -161,13 +161,13 @@ static void wait_for_calls(struct caller *c, unsigned int more)
 		usleep(500);
 }
 
-/* As many calls as the buffer has room for. */
+/* Allow so many calls, for which the buffer has room. */
 static void allow_calls(struct caller *c, unsigned int more)
 {
 	__atomic_store_n(&c->allowed, UT_READ(c->calls) + more, __ATOMIC_RELEASE);
 }
 
-/* An event of the caller that takes records, into no buffer. */
+/* Open an event of the caller that has defer_output, but no buffer. */
 static int open_output(pid_t pid)
 {
 	struct perf_event_attr attr = {
@@ -182,8 +182,9 @@ static int open_output(pid_t pid)
 }
 
 /*
- * A breakpoint behind the request and ahead of the writing, of an event whose own stack is
- * long and walked at once: interrupts wait for it, and come when it returns, right there.
+ * Delay the caller between the request and the writing of the sample: a breakpoint there
+ * belongs to an event with a long, immediate stack. Interrupts are delayed by its walk, and
+ * come right after it, at this place.
  */
 static int open_delay(pid_t pid)
 {
@@ -206,9 +207,9 @@ static int open_delay(pid_t pid)
 }
 
 /*
- * The mirrored case: where the interrupt falls between the request and the writing of the
- * sample, its record stands in front of it, and no other comes. On a kernel that samples
- * with interrupts off, in all contexts, it comes right behind the writing.
+ * If the interrupt comes between the request and the writing of the sample, the record
+ * comes before the sample, and there is no other one. If the kernel samples with interrupts
+ * off, the interrupt comes after the writing.
  */
 TEST_F_TIMEOUT(interrupt, between_request_and_sample, 120)
 {
@@ -249,7 +250,7 @@ TEST_F_TIMEOUT(interrupt, between_request_and_sample, 120)
 	close(output);
 }
 
-/* All samples of a session that has ended have a record of the whole chain. */
+/* Do all samples of a session that has ended have a record with the whole chain? */
 static bool all_whole(struct ut_session *s, pid_t tid, unsigned int allow, unsigned long *nr)
 {
 	struct ut_rec *r, *rec;
@@ -273,7 +274,7 @@ static bool all_whole(struct ut_session *s, pid_t tid, unsigned int allow, unsig
 	return !ut_check(s, allow);
 }
 
-/* The session is ended from another CPU, often in the middle of a walk: none is lost. */
+/* Another CPU ends the session, often in the middle of a walk. No record is lost. */
 TEST_F_TIMEOUT(interrupt, disable_in_the_walk, 200)
 {
 	unsigned long samples = 0;
@@ -286,7 +287,7 @@ TEST_F_TIMEOUT(interrupt, disable_in_the_walk, 200)
 		ASSERT_EQ(0, ut_enable(&self->s));
 		allow_calls(self->caller, 60);
 		wait_for_calls(self->caller, 1);
-		/* At another point of it each time. */
+		/* Wait for another time in each round, to hit another point of the walk. */
 		for (spin = round * 997 % 20000; spin; spin--)
 			asm volatile("" : : : "memory");
 		ASSERT_EQ(0, ut_disable(&self->s));
@@ -300,9 +301,9 @@ TEST_F_TIMEOUT(interrupt, disable_in_the_walk, 200)
 }
 
 /*
- * Another event is disabled again and again: its interrupts hand out what the task is
- * walking, into another buffer, and what the task has found is dropped. Each sample has
- * one record, and all of it.
+ * Another event is disabled again and again. Its interrupts hand out the stack that the
+ * task is just walking, and the task drops the frames of its own walk. Each sample still
+ * has one record, with the whole chain.
  */
 TEST_F_TIMEOUT(interrupt, hand_out_in_the_walk, 200)
 {
@@ -325,7 +326,7 @@ TEST_F_TIMEOUT(interrupt, hand_out_in_the_walk, 200)
 		wait_for_calls(self->caller, 1);
 		ASSERT_EQ(0, ut_disable(&self->s));
 		ASSERT_EQ(0, ut_drain(&self->s));
-		/* Some have their record in front of them. */
+		/* Some records come before their samples. */
 		ASSERT_TRUE(all_whole(&self->s, self->c.pid, UT_ALLOW_EARLY, &samples))
 			TH_LOG("round %u", round);
 		EXPECT_EQ(ut_count_samples(&self->s, 0, self->c.pid),
@@ -337,7 +338,7 @@ TEST_F_TIMEOUT(interrupt, hand_out_in_the_walk, 200)
 	close(output);
 }
 
-/* Who disables the event has asked for a stack in that very call. */
+/* The call that disables the event is sampled, and requests a stack. */
 static void disable_output(void *arg)
 {
 	struct ut_session *s = arg;
@@ -366,7 +367,7 @@ TEST(own_stack)
 	ut_close(&s);
 }
 
-/* Somebody wants the CPU while the stack is walked. */
+/* Another task wants the CPU while the stack is walked. */
 TEST_F_TIMEOUT(interrupt, preemption_in_the_walk, 200)
 {
 	unsigned long samples = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K11, K24: a task that is sampled on its way into a stop: by SIGSTOP, for its tracer, or in
- * the freezer. The record comes before the switch, so whoever reads has it while the task
- * is stopped.
+ * K11, K24: a task is sampled on its way into a stop by SIGSTOP, by its tracer or by the
+ * freezer. The record is written before the switch, so a reader gets it while the task is
+ * stopped.
  */
 #include <errno.h>
 #include <signal.h>
@@ -38,7 +38,7 @@ static void call_and_stop(void *arg)
 		ut_syscall2(&sh->st, __NR_kill, getpid(), SIGUSR1);
 		break;
 	case FROZEN:
-		/* It is interrupted by that, and made again. */
+		/* The freezer interrupts the call, and it is restarted. */
 		ut_syscall3(&sh->st, __NR_read, sh->pipe[0], &byte, 1);
 		break;
 	default:
@@ -115,7 +115,7 @@ FIXTURE_TEARDOWN(within_a_stop)
 		ut_cgroup_end(&self->freezer);
 }
 
-/* Run the tracee to its next stop; the status. */
+/* Run the tracee to its next stop. Returns the status. */
 static int next_stop(pid_t pid, int how)
 {
 	int status;
@@ -125,7 +125,7 @@ static int next_stop(pid_t pid, int how)
 	return status;
 }
 
-/* Run it to where it enters a system call. */
+/* Run the tracee to the entry of this system call. */
 static int run_to_call(pid_t pid, __u64 nr)
 {
 	struct __ptrace_syscall_info info;
@@ -162,7 +162,7 @@ static int bring_to_stop(struct ut_session *s, struct ut_child *c, struct shared
 	case TRACED_ENTRY:
 		return ut_enable(s) || run_to_call(c->pid, __NR_getuid) ? -1 : 0;
 	case TRACED_EXIT:
-		/* Only there: at the stop of the entry the stack had been handed out. */
+		/* Enable only here: at the entry's stop the stack would be handed out. */
 		if (run_to_call(c->pid, __NR_getuid) || ut_enable(s))
 			return -1;
 		return next_stop(c->pid, PTRACE_SYSCALL) < 0 ? -1 : 0;
@@ -173,7 +173,7 @@ static int bring_to_stop(struct ut_session *s, struct ut_child *c, struct shared
 	}
 }
 
-/* Has the task been switched out behind its last sample? */
+/* Has the task been switched out after this sample? */
 static bool has_left(struct ut_session *s, struct ut_rec *sample)
 {
 	size_t i;
@@ -195,7 +195,7 @@ TEST_F(within_a_stop, written_before)
 	unsigned int nr;
 
 	ASSERT_EQ(0, bring_to_stop(&self->s, &self->c, self->sh, &self->freezer));
-	/* It has not been switched out yet when its state can be seen. */
+	/* The task's state changes before it is switched out. */
 	do {
 		ASSERT_EQ(0, ut_drain(&self->s));
 		nr = ut_count_samples(&self->s, self->event, self->c.pid);
@@ -204,7 +204,7 @@ TEST_F(within_a_stop, written_before)
 	ASSERT_EQ(variant->state, ut_task_state(self->c.pid));
 	EXPECT_TRUE(ut_stack_is(&self->s, r, &self->sh->st));
 	EXPECT_EQ(0, self->sh->returned);
-	/* Nothing is left for the end of the profile. */
+	/* No record is left for the end of the profile. */
 	ASSERT_EQ(0, ut_disable(&self->s));
 	nr = ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0);
 	ASSERT_EQ(0, ut_drain(&self->s));
@@ -225,7 +225,7 @@ static void ladder_short_calls(void *arg)
 	ut_ladder(6, short_calls, arg);
 }
 
-/* Frozen, and thawed, on its way out of a system call that was sampled to its end. */
+/* A task is frozen and thawed on its way out of a system call with samples up to its end. */
 TEST(frozen_again_and_again)
 {
 	struct ut_opts opts = { .per_cpu = true, .sideband = true, .pages = 256 };
@@ -252,7 +252,7 @@ TEST(frozen_again_and_again)
 			ASSERT_EQ(0, ut_drain(&s));
 		ASSERT_EQ(0, ut_freeze(&group, true));
 		ASSERT_EQ(0, ut_drain(&s));
-		/* It is off its CPU: nothing is pending, of none of its samples. */
+		/* The task is off its CPU, so none of its stacks is pending. */
 		nr = ut_count_samples(&s, -1, c.pid);
 		r = ut_sample(&s, -1, c.pid, nr - 1);
 		EXPECT_TRUE(ut_allow_lost(&s) || ut_stack_is(&s, r, &sh->st))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K21: a deferred stack needs what an immediate one needs, no more and no less, and
- * a set-uid exec ends both.
+ * K21: a deferred stack needs the same permissions as an immediate one, and a set-uid
+ * exec ends both.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -47,12 +47,12 @@ static int become_nobody(bool perfmon)
 		data[CAP_PERFMON / 32].permitted = 1U << CAP_PERFMON % 32;
 		data[CAP_PERFMON / 32].effective = 1U << CAP_PERFMON % 32;
 	}
-	/* Changing users has made this process undumpable, which is not the point. */
+	/* The change of the user has made this process undumpable: undo that. */
 	return syscall(__NR_capset, &hdr, data) || prctl(PR_SET_DUMPABLE, 1) ? -1 : 0;
 }
 
 struct result {
-	int	err[4][2][2];	/* what it is about; user only; deferred */
+	int	err[4][2][2];	/* by target, user only, deferred */
 };
 
 static int try_open(pid_t pid, int cpu, int type, bool user_only, bool deferred)
@@ -93,7 +93,7 @@ static void ask_all(void *arg)
 		return;
 	for (user = 0; user < 2; user++) {
 		for (deferred = 0; deferred < 2; deferred++) {
-			/* itself, another user's task, all of a CPU */
+			/* The task itself, a task of another user, all tasks of a CPU */
 			a->r.err[0][user][deferred] = try_open(0, -1, PERF_TYPE_SOFTWARE, user,
 							       deferred);
 			a->r.err[1][user][deferred] = try_open(1, -1, PERF_TYPE_SOFTWARE, user,
@@ -105,7 +105,7 @@ static void ask_all(void *arg)
 	a->ok = true;
 }
 
-/* Whatever the setting, with the capability and without: both or neither. */
+/* With each setting, with and without the capability: both are allowed, or neither is. */
 TEST_F_TIMEOUT(permissions, same_as_callchains, 60)
 {
 	struct ask *a = ut_shared(sizeof(*a));
@@ -133,7 +133,7 @@ TEST_F_TIMEOUT(permissions, same_as_callchains, 60)
 					allowed += !err[1];
 				}
 			}
-			/* Another user's task: never without the capability. */
+			/* A task of another user always needs the capability. */
 			if (!perfmon)
 				EXPECT_NE(0, a->r.err[1][1][1]);
 		}
@@ -158,7 +158,7 @@ static ut_noinline void touch(void *arg)
 	munmap(p, 4096);
 }
 
-/* exclude_kernel, exclude_hv, exclude_callchain_kernel: what a user may have */
+/* exclude_kernel, exclude_hv, exclude_callchain_kernel: a user may open such events */
 static const __u64 user_only = 1ULL << 5 | 1ULL << 6 | 1ULL << 21;
 
 static void profile_self(void *arg)
@@ -180,7 +180,7 @@ static void profile_self(void *arg)
 		return;
 	for (i = 0; (r = ut_sample(&s, 0, 0, i)); i++) {
 		for (k = 0; k < r->nr; k++) {
-			/* Nothing of the kernel's. */
+			/* No address of the kernel. */
 			if (r->ips[k] >> 63 && r->ips[k] < UT_CONTEXT_MAX)
 				return;
 		}
@@ -190,7 +190,7 @@ static void profile_self(void *arg)
 	o->ok = ut_stack_is(&s, hit, &o->st) && !ut_check(&s, 0);
 }
 
-/* Who may profile himself has his own stacks by deferral. */
+/* A user who may profile own tasks gets their stacks deferred. */
 TEST_F(permissions, own_stacks)
 {
 	struct own *o = ut_shared(sizeof(*o));
@@ -205,8 +205,8 @@ TEST_F(permissions, own_stacks)
 }
 
 /*
- * A user profiles his own task, which executes a set-uid program: the stacks of
- * before are his, nothing of after is.
+ * A user profiles a task, which executes a set-uid program. The user gets the stacks from
+ * before the exec, and nothing from after it.
  */
 struct suid {
 	struct own	own;
@@ -246,7 +246,7 @@ static void profile_suid(void *arg)
 		return;
 	ut_enable(&s);
 	ut_go(&c);
-	/* The new image says that it is root, if it is. */
+	/* The status of the new image says whether it was root. */
 	x->result = WEXITSTATUS(ut_wait(&c));
 	if (ut_drain(&s))
 		return;
@@ -287,7 +287,7 @@ TEST_F(permissions, set_uid_exec)
 	ASSERT_EQ(0, ut_go(&c));
 	ASSERT_EQ(0, ut_wait(&c));
 	unlink(x->path);
-	/* It was root, and faulted. */
+	/* The new image was root, and ran to its end. */
 	ASSERT_EQ(7, x->result) TH_LOG("is /tmp mounted nosuid?");
 	EXPECT_TRUE(x->own.ok);
 	EXPECT_EQ(0, x->after);

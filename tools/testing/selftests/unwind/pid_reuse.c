@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K9: a task gets the number of one that is gone. Nothing of the one is taken for the
- * other's: the cookies tell them apart.
+ * K9: a task gets the tid of a dead task. The stacks of the two are not mixed up, because
+ * their cookies differ.
  */
 #include <errno.h>
 #include <linux/sched.h>
@@ -18,7 +18,7 @@
 struct call {
 	struct ut_stack	st;
 	int		depth;
-	bool		asleep;		/* until it is killed */
+	bool		asleep;		/* sleep until the test kills it */
 };
 
 static void do_call(void *arg)
@@ -31,17 +31,17 @@ static void do_call(void *arg)
 		ut_syscall0(&c->st, __NR_getppid);
 }
 
-/* The parent of them all, which the session inherits from. */
+/* The state of the parent of all tasks, from which they inherit the session's events. */
 struct shared {
 	struct call	call[ROUNDS];
 	pid_t		pid;
-	int		made;		/* so many of that number so far */
-	int		kill;		/* the latest may be killed */
-	int		over;		/* the parent is about to be */
+	int		made;		/* the number of tasks with this tid so far */
+	int		kill;		/* so many of them may be killed */
+	int		over;		/* the test is over, and kills the parent */
 	int		err;
 };
 
-/* A child of this number, as soon as it is free. */
+/* Fork a child with this tid, which must be free. */
 static pid_t fork_as(pid_t pid)
 {
 	struct clone_args args = {
@@ -66,7 +66,7 @@ static void parent(void *arg)
 			return;
 		}
 		if (!pid) {
-			/* None sleeps on when the test is over, see the teardown. */
+			/* No child must live on when the test is over, see the teardown. */
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			if (UT_READ(sh->over))
 				_exit(0);
@@ -125,14 +125,14 @@ FIXTURE_SETUP(pid_reuse)
 
 FIXTURE_TEARDOWN(pid_reuse)
 {
-	/* Who has not asked for its signal yet when the parent dies sees this. */
+	/* For a child that calls prctl() only after the parent has died. */
 	__atomic_store_n(&self->sh->over, 1, __ATOMIC_SEQ_CST);
 	kill(self->c.pid, SIGKILL);
 	ut_wait(&self->c);
 	ut_close(&self->s);
 }
 
-/* Each one's stack in the order of their lives, which differ by a frame. */
+/* Has each task its own stack, in the order of the tasks? The stacks differ by a frame. */
 static bool in_order(struct ut_session *s, int event, struct shared *sh, int first, int step)
 {
 	int i, nr = 0;
@@ -146,7 +146,7 @@ static bool in_order(struct ut_session *s, int event, struct shared *sh, int fir
 	return !ut_sample(s, event, sh->pid, nr);
 }
 
-/* They all run by. */
+/* All tasks run to their end. */
 TEST_F_TIMEOUT(pid_reuse, one_after_the_other, 60)
 {
 	ASSERT_EQ(0, ut_go(&self->c));
@@ -162,8 +162,8 @@ TEST_F_TIMEOUT(pid_reuse, one_after_the_other, 60)
 }
 
 /*
- * Every other one is killed in the system call that was sampled. What the next one of
- * that number asks for is its own.
+ * Every other task is killed in its sampled system call. The next task with that tid still
+ * gets its own stack.
  */
 TEST_F_TIMEOUT(pid_reuse, after_one_that_was_killed, 60)
 {
@@ -190,7 +190,7 @@ TEST_F_TIMEOUT(pid_reuse, after_one_that_was_killed, 60)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* Each one's stack can be read while it sleeps, and is not that of the one before. */
+/* The stack of each task can be read while it sleeps, and is not that of the task before. */
 TEST_F_TIMEOUT(pid_reuse, read_asleep, 60)
 {
 	struct ut_rec *r;

@@ -10,9 +10,9 @@
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
 
-#define SLOTS		64	/* sessions that are told apart */
+#define SLOTS		64	/* the number of sessions that do not share records */
 
-/* The one that is profiled: a round of system calls whenever it is told to. */
+/* The profiled task. It makes a round of system calls when the test tells it to. */
 struct target {
 	struct ut_stack	ppid, uid;
 	int	rounds, done;
@@ -48,7 +48,7 @@ static void round_of(struct target *t)
 		usleep(1000);
 }
 
-/* A profiler: a process of its own, which watches one system call of the target. */
+/* A profiler is a process of its own. It samples one system call of the target. */
 struct profiler {
 	struct target	*t;
 	const char	*tp;
@@ -143,7 +143,7 @@ static int finish(struct profiler *p, struct ut_child *c)
 	return ut_wait(c);
 }
 
-/* Each watches another system call of the same task. */
+/* Each profiler samples another system call of the same task. */
 TEST_F(sessions, different_samples)
 {
 	int i;
@@ -163,7 +163,7 @@ TEST_F(sessions, different_samples)
 	}
 }
 
-/* Both watch the same: one walk, one cookie, a record for each. */
+/* Both sample the same call. There is one walk and one cookie, and a record for each. */
 TEST_F(sessions, same_samples)
 {
 	int i;
@@ -183,7 +183,7 @@ TEST_F(sessions, same_samples)
 	}
 }
 
-/* A profiler of everything beside one of a task. */
+/* One profiler samples all tasks, another one samples a single task. */
 TEST_F(sessions, system_wide_and_task)
 {
 	int i;
@@ -204,7 +204,7 @@ TEST_F(sessions, system_wide_and_task)
 	}
 }
 
-/* One profiler ends in the middle of the other's session. */
+/* One profiler ends, and the session of the other continues. */
 TEST_F(sessions, one_ends)
 {
 	int i;
@@ -217,7 +217,7 @@ TEST_F(sessions, one_ends)
 	ASSERT_EQ(0, finish(&self->p[0], &self->pc[0]));
 	for (i = 0; i < 5; i++)
 		round_of(self->t);
-	/* A third one may take over the first one's slot, and nothing with it. */
+	/* A third profiler may get the first one's slot, but none of its records. */
 	self->p[2] = (struct profiler){ .t = self->t, .tp = "sys_enter_getuid", .uid = true };
 	ASSERT_EQ(0, start(&self->p[2], &self->pc[2]));
 	round_of(self->t);
@@ -234,8 +234,9 @@ TEST_F(sessions, one_ends)
 }
 
 /*
- * K6: more profilers than slots. Each has the stacks of its samples. Where two share a slot
- * they may get records that they do not wait for. Behind that there is room again.
+ * K6: more profilers than slots. Each gets the stacks of its samples. Two profilers that
+ * share a slot may also get records of each other. When they have ended, the slots are
+ * free again.
  */
 TEST_F_TIMEOUT(sessions, more_than_slots, 200)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K10: a signal is delivered on the way out of the kernel entry in which the
- * sample was taken, and rt_sigreturn() replaces the registers in the middle of
- * one. The stack is that of the entry, or, where an NMI or task context with
- * interrupts off has requested it just there, none.
+ * K10: a signal is delivered at the exit of the kernel entry in which a sample was
+ * taken, and rt_sigreturn() replaces the registers in the middle of an entry. The
+ * stack is the one of the entry. It may be empty if the request came during the
+ * delivery, from an NMI or from task context with interrupts off.
  */
 #include <errno.h>
 #include <signal.h>
@@ -17,7 +17,7 @@
 
 static const struct ut_opts self_task = { .pid = 0, .switches = true };
 
-/* What the handlers of one test leave for it. */
+/* The handlers of a test store their stacks here. */
 static struct ut_stack in_handler[4];
 static int handlers;
 
@@ -43,7 +43,7 @@ static void handler(int sig)
 	ut_syscall0(st, __NR_getppid);
 	if (sig == SIGUSR2)
 		return;
-	/* A second signal inside the first one's handler. */
+	/* Send a second signal from the first one's handler. */
 	if (handlers == 1 && sig == SIGHUP)
 		ut_syscall2(&in_handler[3], __NR_kill, getpid(), SIGUSR2);
 }
@@ -65,7 +65,7 @@ static void set_handler(int sig, int flags)
 	sigaction(sig, &sa, NULL);
 }
 
-/* The only sample is taken while the signal is about to be delivered, with interrupts off. */
+/* The only sample is taken just before the delivery of the signal, with interrupts off. */
 TEST_F(signals, sample_at_delivery)
 {
 	struct ut_stack st;
@@ -85,7 +85,7 @@ TEST_F(signals, sample_at_delivery)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* Samples all along the system call and at delivery: one entry, one stack. */
+/* Samples throughout the system call and at the delivery have the same stack. */
 TEST_F(signals, delivery_belongs_to_the_entry)
 {
 	static const char * const tps[][2] = {
@@ -115,14 +115,14 @@ TEST_F(signals, delivery_belongs_to_the_entry)
 	first = ut_sample(&self->s, tp[0], 0, 0);
 	for (i = 0; i < ARRAY_SIZE(tps); i++) {
 		r = ut_sample(&self->s, tp[i], 0, 0);
-		/* With interrupts off, and behind the walk, which the delivery begins with. */
+		/* The delivery begins with the walk, so its own sample may be immediate. */
 		EXPECT_TRUE(i == ARRAY_SIZE(tps) - 1 ? ut_has_stack(&self->s, r, &st) :
 						       ut_stack_is(&self->s, r, &st))
 			TH_LOG("%s", tps[i][1]);
 		if (r && r->cookie)
 			EXPECT_EQ(first->cookie, r->cookie) TH_LOG("%s", tps[i][1]);
 	}
-	/* And the handler's system call is another. */
+	/* The handler's system call is another entry. */
 	r = ut_sample(&self->s, ppid, 0, 0);
 	ASSERT_TRUE(ut_stack_is(&self->s, r, &in_handler[0]));
 	EXPECT_NE(first->cookie, r->cookie);
@@ -157,10 +157,10 @@ TEST_F(signals, sigreturn)
 	want = st;
 	want.ip[0] = enter->ip;
 	EXPECT_NE(st.ip[0], enter->ip);
-	/* The restorer has no frame: the chain goes on where the signal came. */
+	/* The restorer has no frame: the next frames are those of the interrupted function. */
 	EXPECT_TRUE(ut_stack_is(&self->s, enter, &want));
 
-	/* The way out has the interrupted program's registers: it is another stack. */
+	/* At the exit the registers are the interrupted program's: this is another stack. */
 	for (i = 0; (r = ut_sample(&self->s, raw, 0, i)); i++) {
 		if (r->time > enter->time) {
 			exit = r;
@@ -173,7 +173,7 @@ TEST_F(signals, sigreturn)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* Sampled on the way out of rt_sigreturn() only. */
+/* The only sample in rt_sigreturn() is at its exit. */
 TEST_F(signals, after_sigreturn)
 {
 	struct ut_rec *r;
@@ -194,7 +194,7 @@ TEST_F(signals, after_sigreturn)
 		    !memcmp(got.ip, st.ip, st.nr * sizeof(st.ip[0])))
 			hits++;
 	}
-	/* kill() itself and the rt_sigreturn() that goes back behind it. */
+	/* kill(), and the rt_sigreturn() that returns to the same place. */
 	EXPECT_EQ(2, hits);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
@@ -237,13 +237,13 @@ static void two_blocked(void *arg)
 	sigprocmask(SIG_BLOCK, &set, &old);
 	kill(getpid(), SIGUSR1);
 	kill(getpid(), SIGUSR2);
-	/* Both are delivered on the way out of this one. */
+	/* Both signals are delivered at the exit of this call. */
 	ut_syscall4(arg, __NR_rt_sigprocmask, SIG_UNBLOCK, &set, NULL, 8);
 }
 
 /*
- * Two signals on one way out: while the second is set up the registers point into
- * the first one's handler, which has not run an instruction.
+ * Two signals at one exit: while the second is delivered, the registers point to the
+ * handler of the first, which has not run an instruction yet.
  */
 TEST_F(signals, two_at_once)
 {
@@ -263,7 +263,7 @@ TEST_F(signals, two_at_once)
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_EQ(2, handlers);
-	/* The first was the C library's. */
+	/* The C library has made the first call. */
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, 0, 1), &st));
 	EXPECT_TRUE(ut_has_stack(&self->s, ut_sample(&self->s, deliver, 0, 0), &st));
 	r = ut_sample(&self->s, deliver, 0, 1);
@@ -303,8 +303,8 @@ FIXTURE_TEARDOWN(altstack)
 }
 
 /*
- * The alternative stack lies below or above the one that was interrupted. Where it
- * lies above, the step back is one down: the chain ends there.
+ * The alternative stack lies below or above the interrupted stack. If it lies above, the
+ * next frame is at a lower address, and the chain ends there.
  */
 TEST_F(altstack, frames)
 {
@@ -331,7 +331,7 @@ TEST_F(altstack, frames)
 	ASSERT_EQ(1, handlers);
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, 0, 0), &st));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, ppid, 0, 0), &in_handler[0]));
-	/* handler, restorer; then the interrupted function, or nothing */
+	/* The system call, the handler, the restorer; then the interrupted function, or nothing */
 	EXPECT_TRUE(variant->above ? in_handler[0].nr == 3 : in_handler[0].nr > 3);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
@@ -373,8 +373,8 @@ TEST_F(signals, interrupted_sleep)
 }
 
 /*
- * An NMI while the handler's frame is made finds the registers as they were. Those of the
- * handler are there before the stack is walked: nobody can tell any more whose they were.
+ * An NMI hits while the handler's frame is made, and still sees the registers of the entry.
+ * But they are replaced before the requested stack can be walked, so it may be empty.
  */
 TEST_F(signals, interrupted_in_the_delivery)
 {
@@ -397,7 +397,7 @@ TEST_F(signals, interrupted_in_the_delivery)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* One step back from the instruction behind the system call, to do it again. */
+/* The stack with the ip at the system call instruction, which is to be restarted. */
 static bool again(struct ut_session *s, struct ut_rec *r, const struct ut_stack *st)
 {
 	struct ut_stack want = *st;
@@ -420,7 +420,7 @@ static void read_refilled(void *arg)
 	ut_syscall3(arg, __NR_read, refill[0], &byte, 1);
 }
 
-/* Of none of its pages has any been touched. */
+/* Set an alternative stack that has no present page. */
 static int fresh_altstack(void)
 {
 	stack_t ss = { .ss_size = 256 << 10 };
@@ -431,8 +431,8 @@ static int fresh_altstack(void)
 }
 
 /*
- * A system call that a handler interrupts and that is restarted behind it: the
- * registers change before the handler's frame is made, in memory that is not there.
+ * A handler interrupts a system call, which is restarted after it. The registers change
+ * before the handler's frame is made, and making the frame causes a page fault.
  */
 TEST_F(signals, restarted_behind_the_handler)
 {
@@ -459,7 +459,7 @@ TEST_F(signals, restarted_behind_the_handler)
 	ASSERT_EQ(1, handlers);
 	deliver = ut_sample(&self->s, tp, 0, 0);
 	ASSERT_TRUE(ut_has_stack_or_none(&self->s, deliver, &st));
-	/* The first one behind the delivery is that of the frame. */
+	/* The first fault after the delivery is the one of the frame. */
 	for (i = 0; !fault && (r = ut_sample(&self->s, faults, 0, i)); i++) {
 		if (r->time > deliver->time)
 			fault = r;
@@ -484,8 +484,8 @@ static void ladder_wait(void *arg)
 }
 
 /*
- * One that is stopped, and restarted with no handler in between. Its mask of signals
- * is given back after the registers have changed, and before the task's work is done.
+ * A system call is stopped, and restarted without a handler. Its signal mask is restored
+ * after the registers have changed, and before the task work runs.
  */
 TEST_F(signals, restarted_after_a_stop)
 {
@@ -502,7 +502,7 @@ TEST_F(signals, restarted_after_a_stop)
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	mask = ut_add_function(&self->s, "__set_current_blocked");
 	ASSERT_LE(0, mask);
-	/* That at the stop has been handed out by then. */
+	/* The stack of this sample, at the stop, has been handed out by then. */
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "signal", "signal_deliver"));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&c));
@@ -529,8 +529,8 @@ TEST_F(signals, restarted_after_a_stop)
 }
 
 /*
- * A fault while the frame of the first of two signals is made: what it requests is not
- * in the way of what comes next, with the registers of the first one's handler.
+ * A page fault while the frame of the first of two signals is made. The stack that it
+ * requests must not affect the next sample, which has the registers of the first handler.
  */
 TEST_F(signals, fault_between_two)
 {
@@ -544,7 +544,7 @@ TEST_F(signals, fault_between_two)
 	set_handler(SIGUSR2, SA_ONSTACK);
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
-	/* On the way to the second one, if something is left to be done there. */
+	/* This runs before the second delivery, if task work is pending. */
 	work = ut_add_function(&self->s, "task_work_run");
 	ASSERT_LE(0, faults);
 	ASSERT_LE(0, work);
@@ -561,7 +561,7 @@ TEST_F(signals, fault_between_two)
 	for (i = 0; (r = ut_sample(&self->s, work, 0, i)); i++) {
 		enum ut_kind kind = ut_user_stack(&self->s, r, &got);
 
-		/* With the sample where that of the fault is pending. */
+		/* It is immediate if the stack of the fault is pending. */
 		EXPECT_TRUE(kind == UT_DEFERRED || kind == UT_IMMEDIATE) TH_LOG("sample %u", i);
 	}
 	EXPECT_EQ(0, ut_check(&self->s, 0));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K24: seccomp kills, a tracer stops and changes the task, the freezer, a core dump:
- * with a stack pending the task neither hangs nor gets another's or none.
+ * K24: seccomp kills a task, a tracer stops and changes it, the freezer stops it, or it
+ * dumps core. With a stack pending the task does not hang, and its sample gets this stack.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -63,7 +63,7 @@ static void do_getuid(void *arg)
 
 static void under_filter(void *arg)
 {
-	/* getuid() kills the process, everything else goes. */
+	/* getuid() kills the process, all other calls are allowed. */
 	struct sock_filter insns[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_getuid, 0, 1),
@@ -80,14 +80,14 @@ static void under_filter(void *arg)
 	ut_ladder(6, do_getuid, arg);
 }
 
-/* A page fault in the entry, by a breakpoint, is no help: sample what the kill does. */
+/* The filter runs before the tracepoints of system calls, so sample the kill itself. */
 TEST_F(stops, seccomp_kill)
 {
 	int tp;
 
 	ASSERT_EQ(0, ut_fork(&self->c, under_filter, self->sh));
 	ASSERT_EQ(0, watch(&self->s, self->c.pid));
-	/* The only thing that has a tracepoint between the filter and the death. */
+	/* The only tracepoint between the filter and the death. */
 	tp = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
 	ASSERT_LE(0, tp);
 	ASSERT_EQ(0, ut_enable(&self->s));
@@ -101,7 +101,7 @@ TEST_F(stops, seccomp_kill)
 				 &self->sh->st));
 }
 
-/* A core is dumped with the stack pending, and is whole. */
+/* A core is dumped while the stack is pending, and is complete. */
 static void abort_with_core(void *arg)
 {
 	struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
@@ -134,7 +134,7 @@ TEST_F_TIMEOUT(stops, core_dump, 60)
 	ASSERT_LE(0, enter);
 	ASSERT_LE(0, deliver);
 	ASSERT_EQ(0, ut_enable(&self->s));
-	/* Nothing that could end the test until it is what it was. */
+	/* No assertion may end the test until the pattern is restored. */
 	EXPECT_LT(0, pwrite(fd, "core.unwind_test", 16, 0));
 	EXPECT_EQ(0, ut_go(&self->c));
 	status = ut_wait(&self->c);
@@ -165,7 +165,7 @@ static void ladder_traced(void *arg)
 	ut_ladder(6, traced, arg);
 }
 
-/* Run the tracee on to a stop; its status. */
+/* Run the tracee to its next stop. Returns the status. */
 static int resume(pid_t pid, int how)
 {
 	int status;
@@ -175,7 +175,7 @@ static int resume(pid_t pid, int how)
 	return status;
 }
 
-/* On to its next stop at a system call, or to its end; the status. */
+/* Run the tracee to its next stop at a system call, or to its end. Returns the status. */
 static int next_call(pid_t pid)
 {
 	int status;
@@ -194,7 +194,7 @@ static int seize(struct ut_session *s, struct ut_child *c, struct shared *sh)
 	return watch(s, c->pid);
 }
 
-/* It stops before it runs its function, to be resumed. */
+/* Stop the child before it runs its function. The test resumes it. */
 static int start(struct ut_session *s, struct ut_child *c)
 {
 	if (ut_enable(s) || ptrace(PTRACE_INTERRUPT, c->pid, 0, 0) ||
@@ -204,8 +204,8 @@ static int start(struct ut_session *s, struct ut_child *c)
 }
 
 /*
- * A tracer moves the frame pointer at the stop behind a system call. What was
- * sampled before has the stack of before.
+ * A tracer changes the frame pointer at the stop after a system call. Samples from before
+ * the stop have the stack from before it.
  */
 TEST_F(stops, tracer_writes_registers)
 {
@@ -224,12 +224,12 @@ TEST_F(stops, tracer_writes_registers)
 		ASSERT_TRUE(WIFSTOPPED(status));
 		ASSERT_EQ(0, ptrace(PTRACE_GETREGS, self->c.pid, 0, &regs));
 		if (regs.orig_rax == __NR_getppid && (long)regs.rax >= 0) {
-			/* Behind getppid(). No frame any more. */
+			/* The stop after getppid(): take the frame pointer away. */
 			rbp = regs.rbp;
 			regs.rbp = 0;
 			ASSERT_EQ(0, ptrace(PTRACE_SETREGS, self->c.pid, 0, &regs));
 			stops++;
-			/* It would not survive: give it back before it runs. */
+			/* The program would crash, so restore it before it runs on. */
 			status = resume(self->c.pid, PTRACE_SINGLESTEP);
 			ASSERT_TRUE(WIFSTOPPED(status));
 			ASSERT_EQ(0, ptrace(PTRACE_GETREGS, self->c.pid, 0, &regs));
@@ -249,8 +249,8 @@ TEST_F(stops, tracer_writes_registers)
 }
 
 /*
- * It moves the frame pointer between two samples of one system call: each has the
- * stack of its own registers.
+ * A tracer changes the frame pointer between two samples of one system call. Each sample
+ * has the stack of its own registers.
  */
 static void between_two_samples(struct __test_metadata *_metadata, struct ut_session *s,
 				struct ut_child *c, struct shared *sh, bool nmi)
@@ -265,7 +265,7 @@ static void between_two_samples(struct __test_metadata *_metadata, struct ut_ses
 	ASSERT_EQ(0, seize(s, c, sh));
 	stop = nmi ? ut_add_function(s, "do_notify_parent_cldstop") :
 		     ut_add_tracepoint(s, "sched", "sched_switch");
-	/* Behind the stop. */
+	/* This function runs after the stop. */
 	leave = ut_add_function(s, "cgroup_leave_frozen");
 	enter = ut_add_tracepoint(s, "syscalls", "sys_enter_getuid");
 	ASSERT_LE(0, stop);
@@ -277,7 +277,7 @@ static void between_two_samples(struct __test_metadata *_metadata, struct ut_ses
 		ASSERT_EQ(0, ptrace(PTRACE_GETREGS, c->pid, 0, &regs));
 		if (regs.orig_rax != __NR_getuid)
 			continue;
-		/* No frame any more on the way in, and as it was on the way out. */
+		/* Take the frame pointer away at the entry, and restore it at the exit. */
 		if (!rbp) {
 			rbp = regs.rbp;
 			regs.rbp = 0;
@@ -295,14 +295,14 @@ static void between_two_samples(struct __test_metadata *_metadata, struct ut_ses
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(s, behind, &got));
 	EXPECT_EQ(1, got.nr);
 	EXPECT_EQ(sh->st2.ip[0], got.ip[0]);
-	/* When it stopped it had all of its frames. */
+	/* The sample at the stop has all frames. */
 	for (i = 0; (r = ut_sample(s, stop, 0, i)); i++)
 		before += r->time < behind->time &&
 			  ut_user_stack(s, r, &got) == (nmi ? UT_DEFERRED : UT_IMMEDIATE) &&
 			  got.nr == sh->st2.nr &&
 			  !memcmp(got.ip, sh->st2.ip, got.nr * sizeof(*got.ip));
 	EXPECT_LE(1, before);
-	/* What it had then is not named by a sample with other registers. */
+	/* Samples with the changed registers have another cookie. */
 	for (i = 0; (r = ut_sample(s, leave, 0, i)); i++)
 		changed += r->time < behind->time && r->cookie == behind->cookie;
 	EXPECT_EQ(1, changed);
@@ -314,13 +314,13 @@ TEST_F(stops, tracer_between_two_samples)
 	between_two_samples(_metadata, &self->s, &self->c, self->sh, false);
 }
 
-/* The first one is an NMI's, behind the last look for work before the stop. */
+/* The first sample is by an NMI, after the last check for task work before the stop. */
 TEST_F(stops, tracer_behind_an_nmi)
 {
 	between_two_samples(_metadata, &self->s, &self->c, self->sh, true);
 }
 
-/* Likewise at the stop of a signal, which the tracer takes away. */
+/* The same at the stop of a signal, which the tracer suppresses. */
 static void kills_itself(void *arg)
 {
 	struct shared *sh = arg;
@@ -356,7 +356,7 @@ TEST_F(stops, tracer_behind_an_nmi_of_a_signal)
 	rbp = regs.rbp;
 	regs.rbp = 0;
 	ASSERT_EQ(0, ptrace(PTRACE_SETREGS, self->c.pid, 0, &regs));
-	/* It would not survive: give it back before it runs. */
+	/* The program would crash, so restore it before it runs on. */
 	status = resume(self->c.pid, PTRACE_SINGLESTEP);
 	ASSERT_TRUE(WIFSTOPPED(status));
 	ASSERT_EQ(0, ptrace(PTRACE_GETREGS, self->c.pid, 0, &regs));
@@ -390,8 +390,8 @@ static void ladder_read(void *arg)
 }
 
 /*
- * Stopped and continued many times in a system call, which begins anew after each: what
- * is sampled is there while the task sleeps, and while it is stopped.
+ * A task is stopped and continued many times in a system call, which is restarted each
+ * time. Its records can be read while it sleeps, and while it is stopped.
  */
 TEST_F(stops, stopped_and_continued)
 {
@@ -422,7 +422,7 @@ TEST_F(stops, stopped_and_continued)
 	self->c.pid = 0;
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
-	/* Every entry has the same stack. */
+	/* Each entry has the same stack. */
 	for (i = 0; i < ut_count_samples(&self->s, enter, 0); i++)
 		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, 0, i),
 					&self->sh->st));
@@ -431,8 +431,8 @@ TEST_F(stops, stopped_and_continued)
 }
 
 /*
- * Frozen in its sleep, and sampled behind the last look for work before that: the stack is
- * there while it is frozen.
+ * A sleeping task is frozen, and sampled after the last check for task work before that.
+ * The record can be read while the task is frozen.
  */
 TEST_F_TIMEOUT(stops, frozen, 60)
 {
