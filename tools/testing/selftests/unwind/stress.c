@@ -2,20 +2,20 @@
 /*
  * Everything at once, for a number of seconds: stress SECONDS.
  *
- * Processes work: system calls that sleep in several ways, fork and vfork, execve()
- * from any thread, signal handlers, thread groups that get killed, tracers, io_uring
- * workers. Meanwhile a CPU comes and goes, memory gets short, caches are dropped, and
- * profilers of every kind come and go: of a task of their own, of its descendants, of
- * somebody else, of all CPUs, now and then many of them at once.
+ * Processes work: they make system calls that sleep in several ways, fork, vfork, call
+ * execve() from any thread, run signal handlers, kill thread groups, trace each other, and
+ * use io_uring workers. Meanwhile a CPU comes and goes, memory gets short, caches are
+ * dropped, and profilers of every kind come and go. They profile a task of their own and
+ * its descendants, another task, or all CPUs, and now and then there are many of them.
  *
- * System calls are made with a stamp: a frame chain whose return addresses name the
- * task and a serial number, which is among the arguments of the system call as well.
- * So each stack can be told to be that of its task, and for a sample that has the
- * arguments, to be that of its kernel entry.
+ * System calls are made with a stamp: the return addresses of a frame chain contain the
+ * task and a serial number, which is also an argument of the system call. So the profilers
+ * can check that each stack belongs to its task. If a sample has the arguments, they can
+ * also check that the stack belongs to its kernel entry.
  *
- * Each sample has its record in its own buffer before its task leaves the CPU, whatever
- * happens, unless the kernel says that it has lost some. That is so at the end of a profile
- * that ends as it should, and at any moment before it but for the last sample of a task.
+ * Each sample must have its record in its own buffer before its task leaves the CPU, unless
+ * the kernel reports lost records. This holds when a profile ends in order. It also holds
+ * at any time before, except for the last sample of a task.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,8 +32,8 @@
 #include "../kselftest.h"
 #include "stress.h"
 
-#define CROWD		20	/* profilers at once, now and then */
-#define FEW		5	/* when there is no crowd */
+#define CROWD		20	/* profilers in a crowd */
+#define FEW		5	/* profilers at other times */
 
 static const char * const work_name[] = {
 	"system calls", "fork", "vfork", "exec", "signals", "kills", "ptrace", "io_uring",
@@ -81,7 +81,7 @@ void child_begins(pid_t parent)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(0);
-	/* Else it goes through the numbers of its parent once more. */
+	/* Otherwise the child would get the same random numbers as its parent. */
 	rnd_state = 0;
 }
 
@@ -105,7 +105,7 @@ static __u64 now_ms(void)
 	return ts.tv_sec * 1000ULL + ts.tv_nsec / 1000000;
 }
 
-/* Starts sessions and sees them end, which may be in many ways. */
+/* Start sessions, and wait until they have ended, in whatever way. */
 static void sessions(int nr)
 {
 	int i, status;
@@ -140,9 +140,9 @@ static void crowds(void)
 	}
 }
 
-/* What the machine does meanwhile. */
+/* The activity of the machine. */
 
-static int plugged_cpu;		/* the one that comes and goes, 0 if none can */
+static int plugged_cpu;		/* the CPU that comes and goes, 0 if none can */
 
 static void hotplug(void)
 {
@@ -174,7 +174,7 @@ static long mem_free(void)
 #define FLOOR_KB	(80 * 1024)
 #define CHUNK		(8UL << 20)
 
-/* Take memory until the kernel begins to reclaim some, and give it back. */
+/* Allocate memory until the kernel begins to reclaim, and free it. */
 static void squeeze(void)
 {
 	static char *chunk[8192];
@@ -197,7 +197,7 @@ static void squeeze(void)
 		for (i = 0; i < nr; i++)
 			munmap(chunk[i], CHUNK);
 		add(&tot->squeezes, 1);
-		/* The others want to get on, too. */
+		/* Let the other processes continue for a second. */
 		for (i = 0; i < 10 && !stop(); i++)
 			nap(100000);
 	}
@@ -224,7 +224,7 @@ static void prepare(void)
 	failing = nonzero("/sys/kernel/debug/failslab/probability") ||
 		  nonzero("/sys/kernel/debug/fail_page_alloc/probability");
 
-	/* Where an earlier run was killed a CPU may be missing. */
+	/* An earlier run that was killed may have left a CPU offline. */
 	for (i = 1; i < UT_MAX_CPUS; i++)
 		ut_set_online(i, true);
 	nr = ut_online_cpus(cpus, UT_MAX_CPUS);
@@ -232,7 +232,7 @@ static void prepare(void)
 		plugged_cpu = cpus[nr - 1];
 }
 
-/* Who is still there, and where. */
+/* Show a process that has not ended, and its kernel stack. */
 static void show_child(pid_t pid)
 {
 	char path[64], line[256];
@@ -247,7 +247,7 @@ static void show_child(pid_t pid)
 		fclose(f);
 }
 
-/* All of them end by themselves. */
+/* Do all processes end by themselves within @seconds? Kill those that do not. */
 static bool all_gone(pid_t *pids, int nr, int seconds)
 {
 	__u64 end = now_ms() + seconds * 1000;
@@ -318,7 +318,7 @@ int main(int argc, char **argv)
 	if (plugged_cpu)
 		pids[nr++] = start(hotplug);
 
-	/* Orphans come here as well. */
+	/* As the subreaper, this process waits for orphans, too. */
 	end = now_ms() + seconds * 1000ULL;
 	while (now_ms() < end) {
 		while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {

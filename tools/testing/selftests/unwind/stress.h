@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the parts of the stress program share. */
+/* The declarations that the parts of the stress program share. */
 #ifndef SELFTEST_UNWIND_STRESS_H
 #define SELFTEST_UNWIND_STRESS_H
 
@@ -13,7 +13,7 @@ enum work {
 	CALLS, FORK, VFORK, EXEC, SIGNALS, KILLS, TRACE, URING, NR_WORK,
 };
 
-/* What all of them count, in shared memory. */
+/* The counters of all processes, in shared memory. */
 struct totals {
 	int		stop;
 	pid_t		worker[NR_WORK];
@@ -29,36 +29,36 @@ struct totals {
 extern struct totals *tot;
 extern char self_path[4096];
 extern bool failing;		/* the kernel is told to fail allocations */
-extern int my_work;		/* of a process that works */
+extern int my_work;		/* the kind of work of this process */
 
 unsigned long add(unsigned long *to, unsigned long n);
 __u32 rnd(__u32 below);
 bool stop(void);
 void nap(long us);
-/* Nobody outlives the one who started it. */
+/* Called first in each child: it dies with its parent. */
 void child_begins(pid_t parent);
 pid_t start(void (*fn)(void));
 
-/* stress_work.c: a process that works until it is told to stop; one round; the new image. */
+/* stress_work.c: the kinds of work; a process that works until stop(); the new image */
 extern void (* const work[])(void);
 void worker(void);
 void leaf(void);
 int probed(int n);
 
-/* stress_profilers.c: what its process does; once before all of them. */
+/* stress_profilers.c: the process of one profiler; called once before the first of them */
 void session(void);
 void prepare_sessions(void);
 
 /*
- * Stamps. Behind the system call's own address come: the task and the number of
- * frames that follow the stamp, the serial number, and a hash of it all.
+ * Stamps. The addresses behind the one of the system call are: the task, with the number
+ * of frames that follow the stamp; the serial number; and a hash of both.
  */
 #define STAMP_TASK	0x5add00000000UL
-#define STAMP_TASK_CUT	0x5ade00000000UL	/* its frames may not be there */
+#define STAMP_TASK_CUT	0x5ade00000000UL	/* the frames may be on an absent page */
 #define STAMP_SERIAL	0x5bdd00000000UL
 #define STAMP_HASH	0x5cdd00000000UL
-#define STAMP_HASH_KIN	0x5cde00000000UL	/* a child may show it, too */
-#define STAMP_HASH_EXEC	0x5cdf00000000UL	/* in the middle of it the task is renamed */
+#define STAMP_HASH_KIN	0x5cde00000000UL	/* a child may have this stack, too */
+#define STAMP_HASH_EXEC	0x5cdf00000000UL	/* the task may change its tid in this call */
 #define STAMP_FRAME	0x5ddd00000000UL
 #define STAMP_ARG	0x5eed57a300000000UL
 #define STAMP_FRAMES	100

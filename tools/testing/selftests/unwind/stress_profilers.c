@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The profilers of the stress program, and what they check. */
+/* The profilers of the stress program, and their checks. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,9 +20,9 @@ struct profiler {
 	struct ut_session	s;
 	struct ut_opts		opts;
 	int			whom;
-	pid_t			target;		/* if it is one task alone */
+	pid_t			target;		/* the task, if it is only one */
 	int			enter;		/* the event with the arguments, or -1 */
-	bool			quiet;		/* nobody runs any more at the end */
+	bool			quiet;		/* no profiled task runs at the end */
 };
 
 static const char * const tracepoints[][2] = {
@@ -51,7 +51,7 @@ static int add_event(struct profiler *p, int kind)
 
 	if (kind < (int)ARRAY_SIZE(tracepoints)) {
 		attr.config = tracepoint_id[kind];
-		/* Its count is nanoseconds. */
+		/* This event counts nanoseconds. */
 		if (kind == RUNTIME)
 			attr.sample_period = 200000 + rnd(2000000);
 		nr = ut_add(&p->s, &attr);
@@ -89,7 +89,7 @@ static int add_event(struct profiler *p, int kind)
 	return ut_add(&p->s, &attr);
 }
 
-static struct profiler *me;	/* who it is that has found something bad */
+static struct profiler *me;	/* this profiler, for the messages of bad() */
 
 static int bad(const char *what, struct ut_rec *r)
 {
@@ -117,10 +117,10 @@ static int bad(const char *what, struct ut_rec *r)
 }
 
 /*
- * The user part of a callchain. A deferred one has addresses of user space only. If
- * there is a stamp behind the first, it is that of the task, and nothing is wrong
- * behind it. Gives its serial number, 0 if there is no stamp, -1 if something is wrong.
- * It may be shorter, where a page of it is moved or taken away at that moment.
+ * Check the user part of a callchain. A deferred one has only user addresses. If there is a
+ * stamp behind the first address, it must be a stamp of the task, with the right frames
+ * behind it. Returns the serial number, 0 if there is no stamp, or -1 if something is wrong.
+ * The stack may be cut if one of its pages was moved or reclaimed at that moment.
  */
 static long check_user(struct profiler *p, struct ut_rec *r, const __u64 *ip, __u64 nr)
 {
@@ -128,7 +128,7 @@ static long check_user(struct profiler *p, struct ut_rec *r, const __u64 *ip, __
 	__u32 task, found = 0;
 	__u64 i, depth, hash;
 
-	/* An immediate walk takes the words as they are. */
+	/* An immediate walk takes any words for addresses. */
 	for (i = 0; i < nr && deferred; i++) {
 		if (!i && ip[0] >= UT_VSYSCALL_START && ip[0] < UT_VSYSCALL_END)
 			continue;
@@ -149,7 +149,7 @@ static long check_user(struct profiler *p, struct ut_rec *r, const __u64 *ip, __
 	hash = ip[3] - stamp_hash(task, found);
 	if (hash != STAMP_HASH && hash != STAMP_HASH_KIN && hash != STAMP_HASH_EXEC)
 		return bad("wrong hash in the stamp", r);
-	/* An immediate walk between the new name and the new image finds the old one. */
+	/* In an exec an immediate walk may find the old stack when the tid is new already. */
 	if ((task & 0x3fffff) != r->tid &&
 	    (hash == STAMP_HASH || (hash == STAMP_HASH_EXEC && deferred)))
 		return bad("another task's stack", r);
@@ -166,8 +166,8 @@ short_of_it:
 }
 
 /*
- * The serial number in the arguments of the system call, if they have one, and the
- * system call.
+ * The serial number in the arguments of the system call, or 0 if there is none. @nr gets the
+ * number of the system call.
  */
 static __u32 args_serial(struct profiler *p, struct ut_rec *r, int *nr)
 {
@@ -177,7 +177,7 @@ static __u32 args_serial(struct profiler *p, struct ut_rec *r, int *nr)
 
 	if (p->enter < 0 || r->id != p->s.event[p->enter].id[r->ring] || words >= end)
 		return 0;
-	/* The size of the raw data, 8 bytes of all tracepoints, the number, six arguments. */
+	/* The raw data: its size, 8 bytes of common fields, the number, six arguments. */
 	size = (__u32)*words;
 	if (size < 64 || (const char *)words + 4 + size > (const char *)end)
 		return 0;
@@ -186,7 +186,7 @@ static __u32 args_serial(struct profiler *p, struct ut_rec *r, int *nr)
 	return arg >> 32 == STAMP_ARG >> 32 ? (__u32)arg : 0;
 }
 
-/* A sample's own part. */
+/* Check a sample by itself, without its record. */
 static void check_sample(struct profiler *p, struct ut_rec *r)
 {
 	bool user = false;
@@ -236,7 +236,7 @@ static int by_cookie(const void *a, const void *b)
 	return ra < rb ? -1 : ra > rb;
 }
 
-/* One (tid, cookie): the samples that name it, and its records, which are one stack. */
+/* Check all samples and records of one (tid, cookie). The records have the same stack. */
 static void check_group(struct profiler *p, struct ut_rec **g, size_t nr)
 {
 	struct ut_rec *rec = NULL;
@@ -273,7 +273,7 @@ static void check_group(struct profiler *p, struct ut_rec **g, size_t nr)
 	}
 }
 
-/* @ended: everything was disabled in order, and then the buffers were emptied. */
+/* Check all records. @ended: the events were disabled in order before the last read. */
 static void account(struct profiler *p, bool ended)
 {
 	__u64 lost_samples = 0, lost_records = 0;
@@ -282,7 +282,7 @@ static void account(struct profiler *p, bool ended)
 	size_t i, first, nr = 0;
 	bool lost;
 
-	/* An offline CPU's events cannot be read. */
+	/* Events of an offline CPU cannot be read, so their losses are not known. */
 	lost = ut_lost(&p->s, &lost_samples, &lost_records) || lost_samples || lost_records ||
 	       p->s.lost;
 	if (ended) {
@@ -355,7 +355,7 @@ static bool open_session(struct profiler *p)
 	return !ut_enable(&p->s);
 }
 
-/* Everything but an end as it should be. */
+/* End the session in any way but the orderly one. */
 static void end_badly(struct profiler *p)
 {
 	static char * const argv[] = { "leaf", LEAF, NULL };
@@ -390,7 +390,7 @@ static void end_badly(struct profiler *p)
 	ut_close(s);
 }
 
-/* A profiler's life, in a process of its own. */
+/* The life of a profiler, in a process of its own. */
 void session(void)
 {
 	struct profiler *p = calloc(1, sizeof(*p));
@@ -460,7 +460,7 @@ void session(void)
 	reap_all();
 }
 
-/* Where probed() is in this file. */
+/* The offset of a function in the file of this program. */
 static unsigned long file_offset(void *fn)
 {
 	unsigned long start, end, off, at = (unsigned long)fn, found = 0;

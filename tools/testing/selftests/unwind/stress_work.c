@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The work of the stress program: system calls that are made with a stamp. */
+/* The work of the stress program: system calls with a stamp. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <linux/io_uring.h>
@@ -45,7 +45,7 @@ long stamp_syscall(long nr, const struct stamp_args *args, void *fp)
 		     "syscall\n"
 		     ".globl stamp_here\n"
 		     "stamp_here:\n"
-		     /* Else it is in other system calls, which do not use it. */
+		     /* Or other system calls, with fewer arguments, would show the serial. */
 		     "xor %r9d, %r9d\n"
 		     "pop %rbp\n"
 		     "ret\n");
@@ -54,8 +54,8 @@ long stamp_syscall(long nr, const struct stamp_args *args, void *fp)
 static __thread __u32 serial;
 
 /*
- * A system call of up to five arguments. The frames below the stamp may be in memory
- * of somebody else, so that they are not there at first.
+ * Make a system call with up to five arguments. The caller provides the frames below the
+ * stamp. They may be on an absent page.
  */
 static ut_noinline long stamped_on(struct frame *below, unsigned int depth, unsigned long mark,
 				   long nr, unsigned long a1, unsigned long a2,
@@ -83,7 +83,7 @@ static long stamped(long nr, unsigned long a1, unsigned long a2, unsigned long a
 	struct frame below[STAMP_FRAMES];
 	unsigned int depth = rnd(3) ? rnd(16) : rnd(STAMP_FRAMES), i;
 
-	/* They are above the stamp, whatever the compiler makes of the two functions. */
+	/* The caller's frame is above the callee's, so these frames are above the stamp. */
 	for (i = 0; i < depth; i++) {
 		below[i].fp = i + 1 < depth ? (unsigned long)&below[i + 1] : 0;
 		below[i].ra = stamp_frame(i);
@@ -100,7 +100,7 @@ static long stamped(long nr, unsigned long a1, unsigned long a2, unsigned long a
 #define stamped5(nr, a, b, c, d, e) \
 	stamped(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e))
 
-/* Work: each of these is one round of a few milliseconds. */
+/* Work: each function is one round of a few milliseconds. */
 
 ut_noinline int probed(int n)
 {
@@ -109,7 +109,7 @@ ut_noinline int probed(int n)
 	return n + 1;
 }
 
-/* With frames in a page of a file that is not mapped at the moment. */
+/* A call with frames on a page of a file that is not in the page table. */
 #define ABSENT_STACK	(8 * PAGE)
 
 static void absent_call(void *arg)
@@ -133,7 +133,7 @@ static void call_on_absent_page(void)
 	fd = memfd_create("frames", MFD_CLOEXEC);
 	if (fd < 0)
 		return;
-	/* The frames lie above the stack that the call is made on. */
+	/* The frames must lie above the stack of the call. */
 	stack = mmap(NULL, ABSENT_STACK + PAGE, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (stack != MAP_FAILED) {
@@ -234,7 +234,7 @@ static void work_fork(void)
 		stamped4(__NR_wait4, pid[i], NULL, 0, NULL);
 }
 
-/* With its parent's memory and thread-local storage, so not much is allowed. */
+/* The child has its parent's memory and thread-local storage, so it may not do much. */
 static void vfork_child(void)
 {
 	stamped0(__NR_getppid);
@@ -248,7 +248,7 @@ static void work_vfork(void)
 	unsigned long *sp = &stack[4096 - 15];
 	pid_t pid;
 
-	/* What stamp_syscall() pops, and where it returns to. */
+	/* stamp_syscall() pops the frame pointer in the child, and returns to vfork_child(). */
 	sp[0] = 0;
 	sp[1] = (unsigned long)vfork_child;
 	pid = stamped2(__NR_clone, CLONE_VM | CLONE_VFORK | SIGCHLD, sp);
@@ -261,7 +261,7 @@ static void call_exec(void)
 	static const char * const argv[] = { "leaf", LEAF, NULL };
 	static const char * const envp[] = { NULL };
 
-	/* One that fails, whose task lives on. */
+	/* An exec that fails, after which the task lives on. */
 	if (!rnd(3))
 		stamped3(__NR_execve, "/nonexistent", argv, envp);
 	stamped3(__NR_execve, self_path, argv, envp);
@@ -280,7 +280,7 @@ static void exec_child(void)
 
 	if (rnd(2))
 		call_exec();
-	/* By another thread than the first, with others in their system calls. */
+	/* Another thread calls execve(), while the others are in system calls. */
 	pthread_create(&id, NULL, calling_thread, NULL);
 	pthread_create(&id, NULL, exec_thread, NULL);
 	for (;;)
@@ -307,7 +307,7 @@ static void handler(int sig)
 {
 	int err = errno;
 
-	/* As in stamp_syscall(), which this may have interrupted. */
+	/* Clear it as stamp_syscall() does, which may have been interrupted. */
 	asm volatile("xor %%r9d, %%r9d" : : : "r9");
 	stamped0(__NR_getppid);
 	if (sig == SIGUSR1)
@@ -389,7 +389,7 @@ static void tracee(void)
 	}
 }
 
-/* At a stop: take the frame pointer away, and give it back. */
+/* At a stop of the tracee, change its frame pointer and restore it. */
 static void meddle(pid_t pid)
 {
 	struct user_regs_struct regs;
@@ -422,14 +422,14 @@ static void work_trace(void)
 		ptrace(rnd(8) ? PTRACE_SYSCALL : PTRACE_SINGLESTEP, pid, 0, 0);
 	}
 out:
-	/* It has been stopped, and goes on by itself, or it is gone already. */
+	/* The tracee is stopped and continues after the detach, or it has exited already. */
 	if (rnd(2))
 		kill(pid, SIGKILL);
 	ptrace(PTRACE_DETACH, pid, 0, 0);
 	waitpid(pid, &status, __WALL);
 }
 
-/* A read that a worker of the kernel does. */
+/* A read by a worker thread of the kernel. */
 static void work_uring(void)
 {
 	struct io_uring_params p = {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * kernel.perf_event_defer is the administrator's off switch: at 0 every later sample is
- * immediate, whatever the attribute says, and the attribute is accepted all the same.
+ * kernel.perf_event_defer is the administrator's off switch. At 0 every later sample is
+ * immediate, whatever the attribute says. The attribute is still accepted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ FIXTURE_TEARDOWN(sysctl)
 	ut_close(&self->s);
 }
 
-/* Its presence tells a profiler of this kernel's rules. */
+/* A profiler knows this kernel's rules by the presence of the file. */
 TEST_F(sysctl, file)
 {
 	struct stat st;
@@ -50,7 +50,7 @@ TEST_F(sysctl, file)
 	EXPECT_EQ(1, self->defer);
 }
 
-/* One entry, with the switch on or off; the samples of it are of that kind. */
+/* Sample one entry with the switch on or off: its samples are deferred or immediate. */
 static void one_entry(struct __test_metadata *_metadata, struct ut_session *s, bool defer)
 {
 	struct ut_stack st, got;
@@ -92,7 +92,7 @@ TEST_F(sysctl, later_samples)
 	ASSERT_EQ(0, ut_disable(&self->s));
 }
 
-/* The bits are accepted while it is off, and mean something when it is on. */
+/* The bits are accepted while the switch is off, and work when it is on. */
 TEST_F(sysctl, opened_while_off)
 {
 	ASSERT_EQ(0, ut_write_sysctl(DEFER, 0));
@@ -103,7 +103,7 @@ TEST_F(sysctl, opened_while_off)
 	ASSERT_EQ(0, ut_disable(&self->s));
 }
 
-/* What is pending when it is turned off comes: here turned off in the sampled call. */
+/* A pending stack is still written after a turn-off, here in the sampled call itself. */
 static int defer_fd;
 
 static void turn_off(void *arg)
@@ -127,7 +127,7 @@ TEST_F(sysctl, turned_off_while_pending)
 	ASSERT_EQ(0, ut_disable(&self->s));
 	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, 0, 0), &st));
-	/* The next one of the same entry is a later one. */
+	/* The next sample of the entry comes after the turn-off. */
 	r = ut_sample(&self->s, 1, 0, 0);
 	ASSERT_NE(NULL, r);
 	EXPECT_EQ(0, r->cookie);

@@ -23,7 +23,7 @@ static void target_calls(void *arg)
 	ut_syscall0(&t->uid, __NR_getuid);
 }
 
-/* A task that is in the kernel almost all of the time, and never waits. */
+/* A task that is in the kernel almost all the time, and never sleeps. */
 static void busy(void *arg)
 {
 	for (;;)
@@ -31,8 +31,8 @@ static void busy(void *arg)
 }
 
 /*
- * An event that stays while others are opened and closed, and has its session stay: what
- * is left of the others in that is in the way of the next ones.
+ * An event that keeps its session alive while others are opened and closed. If they left
+ * anything in the session, it would affect the next ones.
  */
 static int open_beside(void)
 {
@@ -67,8 +67,9 @@ FIXTURE_TEARDOWN(teardown)
 }
 
 /*
- * K5, K20: all goes at once while the task makes requests, in each order there is; at
- * first the session with it, and then without.
+ * K5, K20: events and buffers are closed in each possible order, while the task makes
+ * requests. In the first half of the rounds the session is deleted, too, in the second
+ * half it stays.
  */
 TEST_F_TIMEOUT(teardown, with_work_pending, 280)
 {
@@ -101,7 +102,7 @@ TEST_F_TIMEOUT(teardown, with_work_pending, 280)
 			ut_ring_unmap(&s.ring[0]);
 			break;
 		case 2:
-			/* The tracking event first. */
+			/* Close the tracking event first. */
 			close(s.ring[0].fd);
 			s.ring[0].fd = -1;
 			break;
@@ -111,7 +112,7 @@ TEST_F_TIMEOUT(teardown, with_work_pending, 280)
 		}
 		ut_close(&s);
 	}
-	/* And it still works. */
+	/* Deferral still works. */
 	{
 		struct ut_opts opts = { .pid = self->c.pid, .pages = 64 };
 
@@ -122,7 +123,7 @@ TEST_F_TIMEOUT(teardown, with_work_pending, 280)
 		ut_disable(&s);
 		ASSERT_EQ(0, ut_drain(&s));
 		EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, 0, self->c.pid, 0), &self->t->ppid));
-		/* The disable may come between a request and its sample. */
+		/* The events may be disabled between a request and its sample. */
 		EXPECT_EQ(0, ut_check(&s, UT_ALLOW_EARLY | ut_allow_lost(&s)));
 		ut_close(&s);
 	}
@@ -130,8 +131,9 @@ TEST_F_TIMEOUT(teardown, with_work_pending, 280)
 }
 
 /*
- * Disabled at any moment of what the task does, in the middle of a walk as well: of each
- * sample the stack is there when the samplers and then the output are disabled.
+ * The events are disabled at any point of the task's work, also in the middle of a walk.
+ * Each sample has its stack when the sampling events and then the output event have been
+ * disabled.
  */
 TEST_F_TIMEOUT(teardown, disabled_while_it_runs, 280)
 {
@@ -180,7 +182,7 @@ TEST_F_TIMEOUT(teardown, task_dies, 200)
 {
 	int i;
 
-	/* The other one is not needed here. */
+	/* The fixture's task is not needed here. */
 	ASSERT_EQ(0, kill(self->c.pid, SIGSTOP));
 	for (i = 0; i < 2 * 3 * 7; i++) {
 		struct ut_opts opts = { .pages = 8, .per_cpu = i % 2, .inherit = i % 2 };
@@ -216,8 +218,8 @@ struct own {
 };
 
 /*
- * K20: a task disables the event that samples it, or the one that takes the records, on
- * the CPU where it runs. Its stack, with that call, is written first.
+ * K20: a task disables the event that samples it, or the event that gets the records, on
+ * its own CPU. The stack of this very call is written first.
  */
 static void disable_on(void *arg)
 {
@@ -242,7 +244,7 @@ TEST_F(teardown, own_disable)
 		struct ut_session s;
 		struct own o = {};
 
-		/* Of the task, of the task on a CPU, of the CPU. */
+		/* Events of the task, of the task on each CPU, of each CPU. */
 		opts.pid = round % 3 == 2 ? -1 : 0;
 		ASSERT_EQ(0, ut_open(&s, &opts));
 		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_ioctl"));
@@ -261,7 +263,7 @@ TEST_F(teardown, own_disable)
 	}
 }
 
-/* The session watches the very calls that take it down. */
+/* The session samples the calls that close it. */
 TEST_F_TIMEOUT(teardown, own_close, 120)
 {
 	static const char * const tps[] = {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K12: uretprobes put a trampoline in the place of return addresses; the trace has
- * the addresses that were there. K13: on a function's first instruction the frame
- * is not set up yet, and the caller is there all the same.
+ * K12: uretprobes replace return addresses by a trampoline. The stack has the original
+ * addresses. K13: on a function's first instruction the frame is not set up yet. The
+ * stack has the caller all the same.
  */
 #include <errno.h>
 #include <limits.h>
@@ -14,7 +14,7 @@
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
 
-/* What the trampoline calls; newer headers than the system's name it. */
+/* The system call of the trampoline. Older headers do not have its name. */
 #define NR_URETPROBE	335
 
 struct offsets {
@@ -22,7 +22,7 @@ struct offsets {
 	char	path[PATH_MAX];
 };
 
-/* Where in which file is this function? */
+/* The file of a function, and its offset there. */
 static int file_offset(void *func, struct offsets *o)
 {
 	unsigned long start, end, off, addr = (unsigned long)func;
@@ -91,7 +91,7 @@ static void outer(void *arg)
 	asm volatile("" : : : "memory");
 }
 
-/* What the stack is when nothing is probed. */
+/* The stack without probes. */
 static struct ut_stack unprobed(int again)
 {
 	ut_ladder(4, outer, &again);
@@ -111,14 +111,14 @@ TEST_F(uprobes, return_probes_pending)
 	ASSERT_EQ(0, ut_ladder(4, outer, &again));
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
-	/* They were pending: the program itself saw the trampoline. */
+	/* The probes were pending: the program itself saw the trampoline. */
 	ASSERT_NE(want.ip[2], st.ip[2]);
 	ASSERT_EQ(st.ip[2], st.ip[3]);
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, 0, 0), &want));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The sample of the return probe itself: the function has returned to its caller. */
+/* At the sample of a return probe, the function has returned to its caller. */
 TEST_F(uprobes, sample_of_a_return_probe)
 {
 	struct ut_stack want = unprobed(0), got;
@@ -135,14 +135,14 @@ TEST_F(uprobes, sample_of_a_return_probe)
 	r = ut_sample(&self->s, ret, 0, 0);
 	ASSERT_NE(NULL, r);
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
-	/* ut_syscall() and inner() are gone; from middle() on it is the same. */
+	/* ut_syscall() and inner() have returned. From middle() on the stack is the same. */
 	ASSERT_EQ(want.nr - 2, got.nr);
 	for (i = 1; i < got.nr; i++)
 		EXPECT_EQ(want.ip[i + 2], got.ip[i]);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* Where the stack is noted of who is to fall asleep. */
+/* The stack of a task that is to sleep; NULL if it is not to sleep. */
 static struct ut_stack *asleep;
 
 static ut_noinline void sleep_inner(void)
@@ -181,7 +181,7 @@ static ut_noinline UT_ATTRIBUTE(used) void tail_called(void)
 	asm volatile("" : : : "memory");
 }
 
-/* What it jumps to returns in its place. */
+/* It jumps to a function, which then returns to the caller. */
 static ut_noinline UT_ATTRIBUTE(naked) void tail_caller(void)
 {
 	asm volatile("nop\n"
@@ -194,7 +194,7 @@ static ut_noinline void tail_outer(void *arg)
 	asm volatile("" : : : "memory");
 }
 
-/* It is left by a jump: its probe stays pending. */
+/* jumps_back() is left by longjmp(), so its return probe stays pending. */
 static jmp_buf back;
 
 static ut_noinline void jumps_back(void)
@@ -210,7 +210,7 @@ static ut_noinline void jump_outer(void *arg)
 	asm volatile("" : : : "memory");
 }
 
-/* Return probes that are pending, some of which cannot be told by their order. */
+/* Pending return probes. The order alone does not tell which of them a frame belongs to. */
 FIXTURE(pending) {
 	struct ut_session s;
 };
@@ -218,7 +218,7 @@ FIXTURE(pending) {
 FIXTURE_VARIANT(pending) {
 	ut_fn fn;
 	void *probed[3];
-	/* the first entry of the stack that is a trampoline in the program's eyes */
+	/* the first entry of the stack in which the program sees the trampoline */
 	unsigned int first;
 };
 
@@ -278,7 +278,7 @@ TEST_F(pending, at_the_return)
 	ASSERT_EQ(0, ut_ladder(4, variant->fn, NULL));
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
-	/* They were pending: the program itself saw the trampoline. */
+	/* The probes were pending: the program itself saw the trampoline. */
 	ASSERT_NE(want.ip[variant->first], st.ip[variant->first]);
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, 0, 0), &want));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -289,7 +289,7 @@ static void ladder_asleep(void *arg)
 	ut_ladder(4, arg, NULL);
 }
 
-/* Asleep, and walked at the switch: it is the same stack. */
+/* The task sleeps, and its stack is walked at the switch. It is the same stack. */
 TEST_F(pending, of_a_sleeper)
 {
 	struct ut_stack want, got;
@@ -299,7 +299,7 @@ TEST_F(pending, of_a_sleeper)
 
 	asleep = ut_shared(sizeof(*asleep));
 	ASSERT_NE(NULL, asleep);
-	/* What the stack is, and then what is made of it with the probes. */
+	/* The first round is without probes. The second one, with them, must be the same. */
 	for (round = 0; round < 2; round++) {
 		asleep->nr = 0;
 		ASSERT_EQ(0, ut_fork(&c, ladder_asleep, variant->fn));
@@ -329,9 +329,9 @@ TEST_F(pending, of_a_sleeper)
 }
 
 /*
- * Samples before the probe is handled and after it, all in the entry that its
- * breakpoint makes, and none with the registers of another. Where the stack of one is
- * pending that of the next comes with it.
+ * Samples before the handler of a probe and after it, all in the kernel entry of the
+ * probe's breakpoint. Each has the stack of its own registers. If the stack of an earlier
+ * sample is still pending when the registers have changed, the next one is immediate.
  */
 TEST_F(uprobes, around_the_handler)
 {
@@ -341,7 +341,7 @@ TEST_F(uprobes, around_the_handler)
 	unsigned int i;
 
 	before = ut_add_function(&self->s, "uprobe_notify_resume");
-	/* Only if something is left to be done there. */
+	/* This runs only if task work is pending. */
 	behind = ut_add_function(&self->s, "task_work_run");
 	probe = add_probe(&self->s, middle, false);
 	ASSERT_LE(0, before);
@@ -362,7 +362,7 @@ TEST_F(uprobes, around_the_handler)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* An NMI while a probe is handled: the registers move before the work is done. */
+/* An NMI while a probe is handled. The registers change before the stack is walked. */
 TEST_F(uprobes, interrupted_in_the_handler)
 {
 	int again = 0, func;
@@ -379,7 +379,7 @@ TEST_F(uprobes, interrupted_in_the_handler)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The same of a return probe, whose trampoline calls the kernel. */
+/* The same with a return probe, whose trampoline makes a system call. */
 TEST_F(uprobes, interrupted_in_the_handler_of_a_return)
 {
 	struct ut_stack want, got;
@@ -396,7 +396,7 @@ TEST_F(uprobes, interrupted_in_the_handler_of_a_return)
 	ASSERT_EQ(1, ut_count_samples(&self->s, ret, 0));
 	ASSERT_EQ(1, ut_count_samples(&self->s, func, 0));
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, ret, 0, 0), &want));
-	/* middle() has returned to where it was called from. */
+	/* middle() has returned to its caller. */
 	ASSERT_EQ(entered.nr - 1, want.nr);
 	EXPECT_EQ(0, memcmp(&want.ip[1], &entered.ip[2], (want.nr - 1) * sizeof(want.ip[0])));
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, func, 0, 0), &got));
@@ -404,7 +404,7 @@ TEST_F(uprobes, interrupted_in_the_handler_of_a_return)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* And samples before it, where the trampoline has called, and in it. */
+/* Samples at the trampoline's system call, before the handler, and in the handler. */
 TEST_F(uprobes, around_the_handler_of_a_return)
 {
 	struct ut_rec *before, *behind;
@@ -429,7 +429,7 @@ TEST_F(uprobes, around_the_handler_of_a_return)
 	before = ut_sample(&self->s, enter, 0, 0);
 	behind = ut_sample(&self->s, ret, 0, 0);
 	EXPECT_NE(before->cookie, behind->cookie);
-	/* In the trampoline, and where it goes to, with the callers of outer(). */
+	/* First in the trampoline, then at its return address, both with outer()'s callers. */
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, before, &got));
 	EXPECT_NE(want.ip[1], got.ip[0]);
 	ASSERT_EQ(want.nr - 1, got.nr);
@@ -442,8 +442,9 @@ TEST_F(uprobes, around_the_handler_of_a_return)
 }
 
 /*
- * While the probe is still looked up: in the trampoline, with the callers of outer(). The
- * registers move before anybody can look after that, so it may be missing.
+ * A sample while the kernel still looks for the return probe: it is in the trampoline, with
+ * the callers of outer(). The registers change before the stack is walked, so the record
+ * may be empty.
  */
 TEST_F(uprobes, interrupted_before_the_handler_of_a_return)
 {
@@ -452,7 +453,7 @@ TEST_F(uprobes, interrupted_before_the_handler_of_a_return)
 
 	unprobed(0);
 	want = entered;
-	/* Of the outer one of two pending ones it asks whether it still is pending. */
+	/* With two pending probes, this is called for the outer one. */
 	func = ut_add_function(&self->s, "arch_uretprobe_is_alive");
 	ASSERT_LE(0, func);
 	ASSERT_LE(0, add_probe(&self->s, outer, true));
@@ -461,7 +462,7 @@ TEST_F(uprobes, interrupted_before_the_handler_of_a_return)
 	ASSERT_EQ(0, ut_ladder(4, outer, &again));
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
-	/* When middle() is entered, where both are looked through, and when it returns. */
+	/* It is called when middle() is entered, and when it returns. */
 	ASSERT_EQ(2, ut_count_samples(&self->s, func, 0));
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, func, 0, 1), &got));
 	if (got.nr) {
@@ -487,7 +488,7 @@ TEST_F(uprobes, first_instruction)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* Both: the probed function's own return address is the trampoline's already. */
+/* Both: the return address of the probed function is the trampoline already. */
 TEST_F(uprobes, first_instruction_with_return_probes)
 {
 	struct ut_stack want;
@@ -503,7 +504,7 @@ TEST_F(uprobes, first_instruction_with_return_probes)
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_EQ(1, ut_count_samples(&self->s, probe, 0));
-	/* inner(), its call in middle(), then what middle() has seen */
+	/* inner(), its call in middle(), and then the stack as middle() has seen it */
 	memmove(&want.ip[2], &want.ip[1], (want.nr - 1) * sizeof(want.ip[0]));
 	want.nr++;
 	want.ip[0] = (unsigned long)inner;

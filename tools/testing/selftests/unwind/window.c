@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K3, K11: the window of the switch, where a task is about to leave its CPU and nothing can
- * be put off any more: what is sampled there is walked at once. And NMIs at the entry of a
- * system call whose task then sleeps: the record comes before the switch, with the stack
- * or empty, and never with that of another entry.
+ * K3, K11: the window of the switch. A task is about to leave its CPU, so its stack cannot
+ * be deferred any more: the samples there are immediate. And NMIs at the entry of a system
+ * call in which the task then sleeps: the record comes before the switch. It has the right
+ * stack or is empty, and never has the stack of another entry.
  */
 #include <asm/perf_regs.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 #define BYTE	1
 
-/* Two tasks on one CPU, of which each wakes the other and sleeps. */
+/* Two tasks on one CPU. Each of them wakes the other one and sleeps. */
 struct task {
 	struct ut_stack	write, read;
 	int		from, to;
@@ -57,7 +57,7 @@ static void ladder_wake_and_sleep(void *arg)
 
 FIXTURE(window) {
 	struct ut_session s;
-	struct task *task;	/* two of them */
+	struct task *task;	/* two tasks */
 	struct ut_child c[2];
 	int cpu;
 };
@@ -112,8 +112,8 @@ static void wait_rounds(struct task *t, unsigned int nr)
 }
 
 /*
- * Of a task that is in one of its system calls: is this its stack? Where else it was,
- * preempted in its program, is not known.
+ * If the task was in one of its system calls, is this the right stack? In other places, if
+ * the task was preempted in its program, the right stack is not known.
  */
 static bool right_stack(const struct ut_stack *got, const struct task *t)
 {
@@ -121,7 +121,7 @@ static bool right_stack(const struct ut_stack *got, const struct task *t)
 
 	if (!got->nr || got->ip[0] != (unsigned long)ut_syscall_ret)
 		return true;
-	/* Where the memory of the next task is mapped already there is no more than that. */
+	/* After the switch of the memory map the frames cannot be read. */
 	if (got->nr == 1)
 		return true;
 	want = got->ip[1] == t->write.ip[1] ? &t->write : &t->read;
@@ -130,10 +130,10 @@ static bool right_stack(const struct ut_stack *got, const struct task *t)
 
 struct kinds {
 	unsigned int	kind[UT_UNRESOLVED + 1];
-	unsigned int	in_call;	/* of the immediate ones */
+	unsigned int	in_call;	/* immediate stacks in a system call */
 };
 
-/* Look at all samples of the two tasks by one event, or by all of them. */
+/* Check all samples of the two tasks, by one event or by all. */
 static bool right_samples(struct ut_session *s, int event, struct ut_child *c, struct task *t,
 			  struct kinds *kinds)
 {
@@ -157,7 +157,7 @@ static bool right_samples(struct ut_session *s, int event, struct ut_child *c, s
 	return true;
 }
 
-/* These events fire in the window: not one is deferred, and all have their stack. */
+/* These events fire in the window. None of their samples is deferred, all have a stack. */
 TEST_F_TIMEOUT(window, immediate, 60)
 {
 	static const char * const what[] = {
@@ -190,22 +190,22 @@ TEST_F_TIMEOUT(window, immediate, 60)
 	EXPECT_EQ(0, ut_check(&self->s, ut_allow_lost(&self->s)));
 }
 
-/* So many breakpoints has a CPU. */
+/* The number of breakpoints of a CPU. */
 #define BREAKPOINTS	4
-/* And so many addresses of a function are tried. */
+/* The number of addresses that are tried in a function. */
 #define ADDRESSES	120
 
 /*
- * Breakpoints at addresses of these in turn, handled as an NMI is: in the window, and around
- * it. Those at the first byte of an instruction are hit. It is a part of them, evenly spread
- * from another one on each time.
+ * Breakpoints are put on the addresses of these functions in turn, in the window and around
+ * it. They are handled like an NMI. A breakpoint on the first byte of an instruction is hit.
+ * The test takes a part of the addresses, evenly spread, with another start in each run.
  */
 static const char * const functions[] = {
 	"__schedule", "__perf_event_task_sched_out", "__unwind_deferred_flush",
 	"switch_mm_irqs_off", "__switch_to", "finish_task_switch",
 };
 
-/* By its name, or by how that begins where the compiler has made a part of it. */
+/* Find a function by its name, or by its begin, as the compiler may have added a suffix. */
 static int find_function(const char *name, __u64 *start, __u64 *end)
 {
 	return ut_kernel_function(name, start, end) ? ut_kallsyms(name, start, end) : 0;
@@ -265,12 +265,12 @@ static int stop_breakpoints(struct breakpoints *b)
 	return err;
 }
 
-/* The session's events of the one CPU. */
+/* Enable or disable the session's events of one CPU. */
 static int switch_on(struct ut_session *s, unsigned int ring, bool on)
 {
 	const int fds[] = { s->ring[ring].fd, s->event[0].fd[ring] };
 
-	/* The one that takes the records is the first and the last. */
+	/* The output event is enabled first and disabled last. */
 	if (on)
 		return ioctl(fds[0], PERF_EVENT_IOC_ENABLE, 0) |
 		       ioctl(fds[1], PERF_EVENT_IOC_ENABLE, 0);
@@ -278,7 +278,7 @@ static int switch_on(struct ut_session *s, unsigned int ring, bool on)
 	       ioctl(fds[0], PERF_EVENT_IOC_DISABLE, 0);
 }
 
-/* What there is room for in the buffer. */
+/* The steps for which the buffer has room. */
 #define STEPS	16
 
 TEST_F_TIMEOUT(window, nmi, 290)
@@ -293,7 +293,7 @@ TEST_F_TIMEOUT(window, nmi, 290)
 	unsigned int reads;
 
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	/* This one is pending at the switch. */
+	/* The stack of this sample is pending at the switch. */
 	ASSERT_EQ(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read"));
 	for (here = 0; self->s.ring[here].cpu != self->cpu; here++)
 		;
@@ -335,7 +335,7 @@ TEST_F_TIMEOUT(window, nmi, 290)
 		       functions[f], first - start, step,
 		       kinds.kind[UT_IMMEDIATE], kinds.kind[UT_DEFERRED],
 		       kinds.kind[UT_NO_STACK]);
-		/* All of it is in the window, or a part; the last one ends it. */
+		/* The first three functions are at least in part in the window. */
 		if (f < 3)
 			EXPECT_LT(0, kinds.kind[UT_IMMEDIATE]);
 		if (f == 1)
@@ -346,8 +346,9 @@ TEST_F_TIMEOUT(window, nmi, 290)
 }
 
 /*
- * A watchpoint on a word of the user registers at the top of the task's kernel stack: the
- * entry code hits it when it has saved some of them, and the others are of the entry before.
+ * A watchpoint on a word of the user registers at the top of the task's kernel stack. The
+ * entry code hits it when it has saved some of the registers. The others are still those of
+ * the entry before.
  */
 struct entered {
 	struct ut_stack	st[2];
@@ -380,7 +381,7 @@ static void two_places(void *arg)
 	}
 }
 
-/* Where the kernel stack of a task begins: the next boundary above what it uses. */
+/* The top of a task's kernel stack: the next aligned address above its stack pointer. */
 static __u64 kernel_stack_top(pid_t pid)
 {
 	struct perf_event_attr attr = {
@@ -403,7 +404,7 @@ static __u64 kernel_stack_top(pid_t pid)
 	page = ring.base;
 	while (!__atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE))
 		usleep(1000);
-	/* The header, which ABI, and the one register. */
+	/* The record: its header, the ABI, and one register. */
 	words = (__u64 *)((char *)ring.base + sysconf(_SC_PAGESIZE));
 	if (words[1] == PERF_SAMPLE_REGS_ABI_64)
 		sp = words[2];
@@ -426,7 +427,7 @@ static int add_watchpoint(struct ut_session *s, __u64 addr)
 	return ut_add(s, &attr);
 }
 
-/* The words of struct pt_regs from its end, as the entry code of system calls pushes them. */
+/* Words of struct pt_regs, counted from its end, in the order in which they are pushed. */
 static const unsigned int words[] = {
 	1,	/* ss */
 	2,	/* sp */
@@ -436,8 +437,8 @@ static const unsigned int words[] = {
 };
 
 /*
- * The sample of the watchpoint that the same entry has had before its tracepoint. Behind the
- * last one the watchpoint may have been disabled.
+ * The sample of the watchpoint in the same entry, before the sample @call of the tracepoint.
+ * NULL if the watchpoint has no later sample, since it may have been disabled by then.
  */
 static struct ut_rec *before_the_call(struct ut_session *s, struct ut_rec *call, int watched)
 {
@@ -479,7 +480,7 @@ FIXTURE_TEARDOWN(at_the_entry)
 	ut_close(&self->s);
 }
 
-/* Its stack as the watched sample has it, and as the tracepoint's behind it has. */
+/* Have the watchpoint's sample and the tracepoint's sample after it the right stack? */
 static bool right_entry(struct ut_session *s, struct ut_rec *call, struct ut_rec *nmi,
 			const struct ut_stack *want, unsigned int *whole)
 {
@@ -508,7 +509,7 @@ TEST_F_TIMEOUT(at_the_entry, task_then_sleeps, 120)
 	for (w = 0; w < ARRAY_SIZE(words); w++) {
 		hits = 0;
 		whole = 0;
-		/* With FRED there are two more words above them, in all kernels that have it. */
+		/* Kernels with support for FRED have two more words above the registers. */
 		for (pad = padding; pad <= 2 && !hits; pad += 2) {
 			ASSERT_EQ(0, ut_open(&self->s, &opts));
 			watched = add_watchpoint(&self->s, top - 8 * (words[w] + pad));
