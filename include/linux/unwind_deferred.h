@@ -14,15 +14,15 @@ struct unwind_work;
 /**
  * typedef unwind_callback_t - gets a user stack that the client requested
  * @work:	the client
- * @trace:	the stack, valid until the callback returns. @trace->nr is 0 if there is
- *		none. If @trace->again is set, the whole stack follows, with the same
- *		@cookie.
+ * @trace:	the stack, valid until the callback returns. @trace->nr is 0 if the stack
+ *		is missing. If @trace->again is set, the callback will run again with the
+ *		whole stack and the same @cookie.
  * @cookie:	the cookie that the requests got
  *
- * Context: The current task made the request, on this CPU; on another one if the task has
- * slept in a page fault of its walk. Interrupts are off, and rq->lock and perf's ctx->lock
- * may be held. So the callback takes only locks that may be taken under rq->lock, and does
- * not sleep, allocate, warn or print.
+ * Context: The current task made the request, on this CPU, or on another one if the task
+ * has slept in a page fault of its walk. Interrupts are off, and rq->lock and perf's
+ * ctx->lock may be held. So the callback takes only locks that may be taken under rq->lock,
+ * and does not sleep, allocate, warn or print.
  */
 typedef void (*unwind_callback_t)(struct unwind_work *work,
 				  const struct unwind_stacktrace *trace, u64 cookie);
@@ -30,10 +30,10 @@ typedef void (*unwind_callback_t)(struct unwind_work *work,
 /**
  * struct unwind_work - a client of deferred unwinding
  * @func:	called with each stack that the client requested
- * @max:	the most entries the client wants of a stack
+ * @max:	the maximum number of entries that the client wants
  * @bit:	the client's bit in unwind_task_info::state, -1 if it is not registered
  *
- * All set by unwind_deferred_init().
+ * unwind_deferred_init() sets all members.
  */
 struct unwind_work {
 	unwind_callback_t	func;
@@ -67,10 +67,10 @@ void __unwind_deferred_flush(void);
 /**
  * unwind_deferred_request - request the current task's user stack
  * @work:	the client
- * @cookie:	set to the name of the stack
+ * @cookie:	set to the cookie of the stack
  *
  * Context: Any, NMI included.
- * Return: as unwind_deferred_request_irqsoff().
+ * Return: the value of unwind_deferred_request_irqsoff().
  */
 static inline int unwind_deferred_request(struct unwind_work *work, u64 *cookie)
 {
@@ -92,8 +92,8 @@ static __always_inline bool unwind_deferred_pending(const struct task_struct *ta
 /**
  * unwind_deferred_flush - hand out the current task's pending user stack now
  *
- * Call this before the task loses its stack, or a client the place that it puts stacks
- * in. The walk ends at a page that is not present.
+ * Call this before the task loses its stack, or before a client loses the place where it
+ * stores stacks. The walk ends at a page that is not present.
  *
  * Context: Any but NMI and the window of the context switch; the task's mm is loaded.
  */

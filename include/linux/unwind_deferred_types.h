@@ -8,13 +8,12 @@
 /**
  * struct unwind_task_info - a task's deferred user stack
  * @state:	pending clients, flags and the cookie, see kernel/unwind/deferred.c
- * @regs:	the user registers that the stack is walked from
+ * @regs:	the user registers where the walk of the stack starts
  * @work:	queued on the task's task_work list while UNWIND_QUEUED is set
- * @owed:	the clients that have got a short stack, and get the whole one when the page
- *		is there that the task is bringing
+ * @owed:	the clients that have got a short stack. They get the whole stack when the
+ *		page is there that the task is faulting in.
  *
- * Written by the task and by the interrupts and NMIs on its CPU while it runs, and by
- * nobody else.
+ * Only the task writes to it, and the interrupts and NMIs on its CPU while it runs.
  */
 struct unwind_task_info {
 	u64			state;

@@ -4,18 +4,18 @@
 
 #include <linux/types.h>
 
-/* The most entries that one walk of a user stack returns. */
+/* The maximum number of entries that one walk of a user stack returns. */
 #define UNWIND_USER_MAX_ENTRIES		8192U
 
 /**
  * struct unwind_stacktrace - a user stack, innermost frame first
  * @nr:		number of valid words in @entries
- * @entries:	user addresses: where user space was left, then the return
- *		addresses; a 32-bit task's are zero-extended
+ * @entries:	user addresses: first the address where the task left user space, then the
+ *		return addresses. Addresses of a 32-bit task are zero-extended.
  * @absent:	address of the word that ended the walk because it could not be read
  *		without a fault; 0 if the walk ended for another reason
- * @again:	the stack ends at a page that the task is bringing. The callbacks run once
- *		more, with the whole stack, when the page is there.
+ * @again:	the stack ends at a page that the task is faulting in. The callbacks run
+ *		again, with the whole stack, when the page is there.
  */
 struct unwind_stacktrace {
 	unsigned int	nr;
@@ -29,15 +29,15 @@ struct unwind_stacktrace {
  * @ip:		instruction pointer
  * @sp:		stack pointer
  * @fp:		frame pointer
- * @cs_base:	base of the code segment; 0 where there are no segments
+ * @cs_base:	base of the code segment; 0 without segments
  * @ss_base:	base of the stack segment
  * @word:	size of a stack word in bytes, 8 or 4; 0 for a stack that cannot be walked
  * @at_entry:	@ip is the first instruction of a function, so the return
  *		address is still on top of the stack
  *
- * Noted when a stack is requested, not when it is walked. In between, signal delivery,
- * uprobes and ptrace may change the registers, and system calls and ptrace the segments.
- * The memory above @sp does not change.
+ * The registers are noted when the stack is requested, not when it is walked. In between,
+ * signal delivery, uprobes and ptrace may change the registers, and system calls and
+ * ptrace may change the segments. The memory above @sp does not change.
  */
 struct unwind_user_regs {
 	unsigned long	ip;

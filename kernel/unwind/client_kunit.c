@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tests of clients that come and go, of pages that are brought for a hand-out, and of the
- * context switch.
+ * Tests of clients that come and go, of pages that a hand-out faults in, and of the context
+ * switch.
  */
 #include <kunit/test.h>
 #include <linux/cleanup.h>
@@ -22,7 +22,7 @@ static unsigned long switches(void)
 	return current->nvcsw + current->nivcsw;
 }
 
-/* A sleep may be over before the task is switched out. */
+/* Sleep until the task was switched out. A short sleep can end without a switch. */
 static void switch_out(void)
 {
 	unsigned long before = switches();
@@ -48,15 +48,15 @@ static void unwind_client_all_bits(struct kunit *test)
 		KUNIT_EXPECT_FALSE(test, bits & BIT(bit));
 		bits |= BIT(bit);
 	}
-	/* perf has one while it profiles. */
+	/* perf has one of the bits while it profiles. */
 	KUNIT_EXPECT_GE(test, i, UNWIND_CLIENTS - 1);
 	KUNIT_EXPECT_EQ(test, -EBUSY, unwind_deferred_init(&more->work, note_call, 1));
 	KUNIT_EXPECT_EQ(test, -1, more->work.bit);
-	/* That one has got nothing that it could give back. */
+	/* This client has no bit, so its cancellation frees none. */
 	unwind_deferred_cancel(&more->work);
 	KUNIT_EXPECT_EQ(test, -EBUSY, unwind_deferred_init(&more->work, note_call, 1));
 
-	/* One goes, twice, and there is room for one. */
+	/* When one client is cancelled, even twice, there is room for one client. */
 	bit = clients[0]->work.bit;
 	unwind_deferred_cancel(&clients[0]->work);
 	KUNIT_EXPECT_EQ(test, -1, clients[0]->work.bit);
@@ -67,7 +67,7 @@ static void unwind_client_all_bits(struct kunit *test)
 			unwind_deferred_init(&clients[0]->work, note_call, 1));
 }
 
-/* There is room for what the client with the most wants, as long as there is a client. */
+/* The buffers have room for the client with the largest limit, as long as it exists. */
 static void unwind_client_buffers(struct kunit *test)
 {
 	static const unsigned int bad[] = { 0, UNWIND_USER_MAX_ENTRIES + 1, UINT_MAX };
@@ -106,14 +106,14 @@ static void unwind_client_buffers(struct kunit *test)
  * A client that is cancelled by another CPU
  */
 
-/* It runs on the first CPU, and the test on the last. */
+/* The cancellation runs on the first CPU, and the test on the last. */
 static struct going {
 	struct client		*client;
 	struct work_struct	cancel;
 	bool			cancelled;
-	bool			holding;	/* it is waited for by what it waits for */
-	bool			gone;		/* the client has been taken away */
-	bool			too_early;	/* @cancelled has been set meanwhile */
+	bool			holding;	/* hold() has started */
+	bool			gone;		/* the cancellation has taken the client's bit */
+	bool			too_early;	/* it has returned while hold() was running */
 } going;
 
 static void cancel_going(struct work_struct *cancel)
@@ -151,7 +151,7 @@ static void hold(void)
 		mdelay(1);
 		going.gone = READ_ONCE(going.client->work.bit) < 0;
 	}
-	/* As long as several grace periods take that nobody holds up. */
+	/* This is longer than some grace periods take if nothing delays them. */
 	for (ms = 0; ms < 300 && !going.too_early; ms++) {
 		mdelay(1);
 		going.too_early = READ_ONCE(going.cancelled);
@@ -169,7 +169,7 @@ static void hold_request(struct unwind_task_info *info)
 		hold();
 }
 
-/* When it returns there is no request and no callback any more. */
+/* A cancellation waits for requests and callbacks that are under way. */
 static void unwind_client_cancel_waits(struct kunit *test)
 {
 	struct client *new;
@@ -187,7 +187,7 @@ static void unwind_client_cancel_waits(struct kunit *test)
 				WRITE_ONCE(unwind_test_hook, hold_request);
 			KUNIT_EXPECT_EQ(test, 0, request(going.client, TASK, &cookie));
 			WRITE_ONCE(unwind_test_hook, NULL);
-			/* What was taken away meanwhile is not called. */
+			/* The client was cancelled before this hand-out, so it is not called. */
 			__unwind_deferred_flush();
 			KUNIT_EXPECT_EQ(test, i, going.client->calls);
 		}
@@ -202,7 +202,7 @@ static void unwind_client_cancel_waits(struct kunit *test)
 	}
 }
 
-/* What has been requested is forgotten, so that the next owner of the bit has not. */
+/* A cancellation forgets pending requests, so the next owner of the bit has none. */
 static void unwind_client_cancel_forgets(struct kunit *test)
 {
 	unsigned int tries, ms, calls;
@@ -210,12 +210,12 @@ static void unwind_client_cancel_forgets(struct kunit *test)
 	struct client *new;
 	int bit;
 
-	/* Where an interrupt of the kernel is enough for RCU, the task stays here. */
+	/* Only preemptible RCU ends a grace period without a switch on this CPU. */
 	if (!IS_ENABLED(CONFIG_PREEMPT_RCU))
 		kunit_skip(test, "needs CONFIG_PREEMPT_RCU");
 	new_going(test);
 	bit = going.client->work.bit;
-	/* Only a task of higher priority could make this one leave its CPU. */
+	/* Only a task with a higher priority can preempt this one now. */
 	sched_set_fifo(current);
 	for (tries = 0; tries < 20; tries++) {
 		calls = going.client->calls;
@@ -226,7 +226,7 @@ static void unwind_client_cancel_forgets(struct kunit *test)
 			mdelay(1);
 		if (switches() == before)
 			break;
-		/* The hook of the switch has taken it. */
+		/* The hook of the switch has handed out the stack: try again. */
 		flush_work(&going.cancel);
 		KUNIT_ASSERT_EQ(test, 0, unwind_deferred_init(&going.client->work,
 							      note_call, ENTRIES));
@@ -244,7 +244,7 @@ static void unwind_client_cancel_forgets(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, new->calls);
 }
 
-/* Cookies count, each CPU its own, and come again after 2^32 - 1 of them. */
+/* Each CPU counts its own cookies, and they repeat after 2^32 - 1 of them. */
 static void unwind_client_cookies(struct kunit *test)
 {
 	const unsigned int cpus = min(num_online_cpus(), 4U);
@@ -262,7 +262,7 @@ static void unwind_client_cookies(struct kunit *test)
 		}
 		start_anew();
 		cookies[i] = request_first(test, a, TASK);
-		/* On the first CPU that would be a cookie of 0. */
+		/* The count 0 is skipped: on the first CPU it would be the cookie 0. */
 		KUNIT_EXPECT_NE(test, 0, lower_32_bits(cookies[i]));
 		for (j = 0; j < i; j++)
 			KUNIT_EXPECT_NE(test, cookies[i], cookies[j]);
@@ -271,17 +271,17 @@ static void unwind_client_cookies(struct kunit *test)
 }
 
 /*
- * A page that is not present
+ * Absent pages
  */
 
 static struct fault {
 	struct kunit		*test;
-	struct client		*a, *b;		/* has requested the stack; may */
+	struct client		*a, *b;		/* a has requested the stack, b may */
 	u64			cookie;
-	struct unwind_served	*served;	/* its pages */
+	struct unwind_served	*served;	/* the pages of the stack */
 } fault;
 
-/* The work for a stack of @nr pages, the one with number @fail of which cannot be had. */
+/* Run the work for a stack of @nr pages. The fault of page @fail fails. */
 static void bring(struct kunit *test, unsigned int nr, unsigned int fail,
 		  void (*meanwhile)(void *data))
 {
@@ -294,14 +294,14 @@ static void bring(struct kunit *test, unsigned int nr, unsigned int fail,
 	start_anew();
 	unwind_test_enter(START_IP, STACK, STACK);
 
-	/* No switch in between. The work turns them on behind its first walk. */
+	/* There must be no switch before the work. It enables interrupts after its first walk. */
 	local_irq_disable();
 	fault.cookie = request_first(test, fault.a, TASK);
 	run_work();
 	KUNIT_EXPECT_FALSE(test, irqs_disabled());
 }
 
-/* It is switched out, goes on, requests the stack, and is switched out again. */
+/* The task is switched out, runs, requests the stack, and is switched out again. */
 static void switch_in_fault(void *data)
 {
 	struct kunit *test = fault.test;
@@ -321,7 +321,7 @@ static void switch_in_fault(void *data)
 static void unwind_client_fault(struct kunit *test)
 {
 	bring(test, 4, 4, switch_in_fault);
-	/* Once more, and whole. */
+	/* Each gets the stack again, and it is whole. */
 	expect_calls(test, fault.a, 2, fault.cookie, 0, 5);
 	KUNIT_EXPECT_FALSE(test, fault.a->trace.again);
 	expect_calls(test, fault.b, 2, fault.cookie, 0, 5);
@@ -331,13 +331,13 @@ static void unwind_client_fault(struct kunit *test)
 	run_work();
 	KUNIT_EXPECT_EQ(test, 4, fault.a->calls + fault.b->calls);
 
-	/* As much as there is without a page. It may have been preempted. */
+	/* The stack ends at the page that failed. There may be more calls by a preemption. */
 	bring(test, 4, 2, NULL);
 	expect_calls(test, fault.a, fault.a->calls, fault.cookie, 0, 3);
 	KUNIT_EXPECT_FALSE(test, fault.a->trace.again);
 	KUNIT_EXPECT_EQ(test, 3, fault.served->faults);
 
-	/* Or with as many as are brought. */
+	/* The stack ends after the maximum number of pages. */
 	bring(test, UNWIND_USER_MAX_PAGES + 4, -1, NULL);
 	expect_calls(test, fault.a, fault.a->calls, fault.cookie, 0,
 		     UNWIND_USER_MAX_PAGES + 1);
@@ -347,7 +347,7 @@ static void unwind_client_fault(struct kunit *test)
 
 static unsigned int walks;
 
-/* Behind the second walk, which ends at the second page, the stack is handed out. */
+/* Hand out the stack right after the second walk, which ends at the second page. */
 static void flush_behind_walk(struct unwind_task_info *info)
 {
 	u64 cookie;
@@ -407,7 +407,7 @@ static void request_in_window(void *client, bool preempt, struct task_struct *pr
 	ret_in_window[1] = request(client, NMI, &cookie);
 }
 
-/* Where sched:sched_switch is traced a request could not be handed out any more. */
+/* At sched:sched_switch a request is refused, since it could not be handed out in time. */
 static void unwind_client_window(struct kunit *test)
 {
 	struct client *a = new_client(test, ENTRIES);

@@ -16,8 +16,8 @@ void unwind_cookie_preset(unsigned int cpu, u32 count);
 unsigned int unwind_buffers_max(void);
 
 /*
- * Called between any two steps of a request or a hand-out, so that a test can nest a
- * request at each of them, as an NMI would.
+ * Called between any two steps of a request or a hand-out. A test can make a request there,
+ * as an NMI would.
  */
 typedef void (*unwind_test_hook_t)(struct unwind_task_info *info);
 extern unwind_test_hook_t unwind_test_hook;

@@ -39,7 +39,7 @@ static void unwind_deferred_one_entry(struct kunit *test)
 	__preempt_count_sub(NMI_OFFSET);
 	KUNIT_EXPECT_EQ(test, 0, a->calls + b->calls);
 
-	/* Each has as much as it wants, and once. */
+	/* Each client is called once, with its own maximum of entries. */
 	__unwind_deferred_flush();
 	expect_calls(test, a, 1, cookie, 0, 5);
 	expect_calls(test, b, 1, cookie, 0, 15);
@@ -50,7 +50,7 @@ static void unwind_deferred_one_entry(struct kunit *test)
 	__unwind_deferred_flush();
 	KUNIT_EXPECT_EQ(test, 2, a->calls + b->calls);
 
-	/* It may be requested again, as often as one likes. */
+	/* The same stack may be requested any number of times. */
 	expect_request(test, a, TASK, 0, cookie);
 	expect_request(test, c, NMI, 0, cookie);
 	__unwind_deferred_flush();
@@ -61,7 +61,7 @@ static void unwind_deferred_one_entry(struct kunit *test)
 	expect_calls(test, c, 1, cookie, 0, 20);
 }
 
-/* A stack that is pending is not another one's, by each of what makes one. */
+/* While a stack is pending, requests with other user registers are refused. */
 static void unwind_deferred_moved(struct kunit *test)
 {
 	struct client *a = new_client(test, ENTRIES);
@@ -102,7 +102,7 @@ static void request_nmi(struct client *client)
 	request(client, NMI, &cookie);
 }
 
-/* The registers of an NMI's request, before somebody changes them. */
+/* unwind_deferred_confirm() is called before the user registers change. */
 static void unwind_deferred_confirmed(struct kunit *test)
 {
 	struct client *a = new_client(test, ENTRIES);
@@ -116,7 +116,7 @@ static void unwind_deferred_confirmed(struct kunit *test)
 	__unwind_deferred_flush();
 	expect_calls(test, a, 1, cookie, 0, 20);
 
-	/* It is too late behind that, and the callback is not for this entry. */
+	/* Called too late, it does not help, and the stack is missing. */
 	leave();
 	cookie = request_first(test, a, NMI);
 	enter(0);
@@ -138,13 +138,13 @@ static void unwind_deferred_queued(struct kunit *test)
 	request_first(test, a, TASK);
 	KUNIT_EXPECT_TRUE(test, is_queued(test));
 
-	/* A hand-out elsewhere leaves it. */
+	/* A hand-out at another place leaves the work on the list. */
 	__unwind_deferred_flush();
 	KUNIT_EXPECT_TRUE(test, is_queued(test));
 	request_first(test, a, NMI);
 	KUNIT_EXPECT_TRUE(test, is_queued(test));
 
-	/* It is off the list before a callback runs, and may be queued from there. */
+	/* The work leaves the list before a callback runs, and the callback may queue it. */
 	a->called = request_nmi;
 	run_work();
 	KUNIT_EXPECT_TRUE(test, is_queued(test));
@@ -154,7 +154,7 @@ static void unwind_deferred_queued(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 3, a->calls);
 }
 
-/* Task context with interrupts off may be behind the last look for work. */
+/* With interrupts off, the task may be past the last check for task work. */
 static void unwind_deferred_irqs_off(struct kunit *test)
 {
 	struct client *a = new_client(test, ENTRIES), *b = new_client(test, ENTRIES);
@@ -173,7 +173,7 @@ static void unwind_deferred_irqs_off(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, is_pending());
 }
 
-/* What is sampled behind the work makes it run again, but not for ever. */
+/* A request after the work makes the work run again, but only so many times. */
 static void unwind_deferred_max_works(struct kunit *test)
 {
 	struct client *a = new_client(test, ENTRIES);
@@ -184,7 +184,7 @@ static void unwind_deferred_max_works(struct kunit *test)
 	guard(preempt)();
 	cookie = request_first(test, a, TASK);
 	for (i = 1; i <= 15; i++) {
-		/* Only that of the work counts. */
+		/* Hand-outs at other places do not count. */
 		__unwind_deferred_flush();
 		expect_request(test, a, TASK, 0, cookie);
 		run_work();
@@ -195,7 +195,7 @@ static void unwind_deferred_max_works(struct kunit *test)
 	expect_refused(test, a, -EAGAIN);
 	KUNIT_EXPECT_FALSE(test, is_queued(test));
 
-	/* Another stack, of this entry or the next. */
+	/* Another stack of this entry, and of the next one. */
 	enter(1);
 	KUNIT_EXPECT_NE(test, cookie, request_first(test, a, TASK));
 	run_work();
@@ -205,7 +205,7 @@ static void unwind_deferred_max_works(struct kunit *test)
 	request_first(test, a, TASK);
 }
 
-/* A new task has requested nothing, whatever its parent has. */
+/* A new task has no request, whatever its parent has requested. */
 static void unwind_deferred_task(struct kunit *test)
 {
 	struct task_struct *task = kunit_kzalloc(test, sizeof(*task), GFP_KERNEL);
@@ -225,7 +225,7 @@ static void unwind_deferred_no_user_task(struct kunit *test)
 	unsigned int i;
 	u64 cookie;
 
-	/* Without an mm. */
+	/* A task without an mm. */
 	expect_refused(test, a, -EINVAL);
 	make_stack(test, 20);
 	for (i = 0; i < ARRAY_SIZE(flags); i++) {
@@ -235,22 +235,22 @@ static void unwind_deferred_no_user_task(struct kunit *test)
 				unwind_deferred_request(&a->work, &cookie));
 		current->flags = (current->flags & ~flags[i]) | PF_KTHREAD;
 	}
-	/* By a client that is none any more. */
+	/* A client that was cancelled. */
 	unwind_deferred_cancel(&a->work);
 	expect_refused(test, a, -EINVAL);
 	KUNIT_EXPECT_EQ(test, 0ULL, current->unwind_info.state);
 }
 
 /*
- * Interruptions. What interrupts a request or a hand-out is complete when that goes on. So
- * it is enough to say at which points which interrupts and NMIs come.
+ * Interruptions. An interrupt or NMI is complete when the interrupted request or hand-out
+ * continues. So a case is given by the interrupts and the points at which they come.
  */
 
-/* What an interrupted step finds. */
+/* The state at the begin of an interrupted step. */
 struct start {
 	const char	*name;
-	bool		done;		/* client 0 has had the stack in this entry */
-	unsigned int	pending;	/* 1: for client 0, 2: an NMI's, for client 1 */
+	bool		done;		/* client 0 has got the stack in this entry */
+	unsigned int	pending;	/* 1: for client 0, 2: for client 1, by an NMI */
 	bool		left;		/* the task has been in user space since */
 	bool		moved;		/* the registers have changed since */
 };
@@ -275,7 +275,7 @@ KUNIT_ARRAY_PARAM_DESC(start, starts, name);
 
 enum step { STEP_REQUEST, STEP_FLUSH, STEP_WORK, STEP_EXEC, STEPS };
 
-/* The last two come where interrupts are on only. */
+/* The last two come only at points where interrupts are on. */
 enum event { NMI_0, NMI_1, IRQ_FLUSH, IRQ_1, EVENTS };
 
 #define LOG		16
@@ -285,21 +285,21 @@ struct logged {
 	bool		call;
 	unsigned int	client;		/* 0 or 1 */
 	u64		cookie;
-	unsigned int	place;		/* where the task came from */
-	unsigned int	entry;		/* counts the kernel entries */
-	int		ret;		/* of a request; of a call the length of the stack */
+	unsigned int	place;		/* the number of the address, see IP() */
+	unsigned int	entry;		/* the number of the kernel entry */
+	int		ret;		/* the value of a request, or the length of the stack */
 };
 
 /* A step that is interrupted twice. */
 static struct interruption {
-	struct task_struct	*task;		/* whose points count; NULL: nobody's */
+	struct task_struct	*task;		/* the interrupted task; NULL: none */
 	struct client		*client[2];
-	enum event		event[2];	/* what comes */
-	unsigned int		at[2];		/* at which point, in this order */
-	bool			come[2];
-	unsigned int		point;		/* that the step has come to */
-	bool			inside;		/* what interrupts is not interrupted */
-	unsigned int		place, entry;	/* now */
+	enum event		event[2];	/* the two interrupts, */
+	unsigned int		at[2];		/* their points, in this order, */
+	bool			come[2];	/* and whether they have come */
+	unsigned int		point;		/* the current point of the step */
+	bool			inside;		/* an interrupt is not interrupted itself */
+	unsigned int		place, entry;	/* the current ones */
 	struct logged		log[LOG];
 	unsigned int		nr;
 } ir;
@@ -313,7 +313,7 @@ static struct logged *log_new(bool call, unsigned int client)
 	return new;
 }
 
-/* It is in front of what interrupts it. */
+/* Log a request. Its entry comes before those of its interrupts. */
 static void log_request(unsigned int client, enum context context)
 {
 	struct logged *new = log_new(false, client);
@@ -382,7 +382,7 @@ static void prepare(const struct start *start)
 		enter(++ir.place);
 }
 
-/* The step, and then what it has made pending is handed out at the next places. */
+/* Run the step. Then run the work, so that all pending stacks are handed out. */
 static void take_step(struct kunit *test, enum step step)
 {
 	unsigned int i;
@@ -402,7 +402,7 @@ static void take_step(struct kunit *test, enum step step)
 		run_work();
 }
 
-/* What is wrong with entry @i of the log, or NULL. */
+/* Check entry @i of the log. Returns the fault, or NULL. */
 static const char *entry_wrong(const struct start *start, enum step step, unsigned int i)
 {
 	const bool gone = start->pending && start->left && start->moved;
@@ -427,7 +427,7 @@ static const char *entry_wrong(const struct start *start, enum step step, unsign
 			continue;
 		if (b->place != a->place && !(a->call && !a->ret) && !(b->call && !b->ret))
 			return "a cookie has two stacks";
-		/* An NMI's may turn out to be of the next. */
+		/* The request of an NMI may turn out to belong to the next entry. */
 		if (b->entry != a->entry && !a->call && !b->call &&
 		    !(start->pending && start->left))
 			return "a cookie has two entries";
@@ -444,7 +444,7 @@ static const char *entry_wrong(const struct start *start, enum step step, unsign
 	return calls ? "not one call for what was not pending" : NULL;
 }
 
-/* The next requests get the same stack, if it is the same, and in the next entry another. */
+/* Check that later requests get the same cookie in this entry, and another in the next. */
 static const char *next_wrong(enum step step)
 {
 	const struct logged *a;
@@ -473,7 +473,7 @@ static const char *next_wrong(enum step step)
 	return NULL;
 }
 
-/* False: it came out wrong. */
+/* Run one case. Returns false if its result is wrong. */
 static bool interrupt(struct kunit *test, const struct start *start, enum step step)
 {
 	const char *wrong = NULL;
@@ -539,13 +539,13 @@ static void unwind_deferred_interrupted(struct kunit *test)
 static void deferred_exit(struct kunit *test)
 {
 	WRITE_ONCE(unwind_test_hook, NULL);
-	/* Requests of others that have seen it. */
+	/* Wait for requests of other tasks that have seen the hook. */
 	synchronize_rcu();
 }
 
 static void deferred_suite_exit(struct kunit_suite *suite)
 {
-	/* The work of others: they may have been preempted in the hook's function. */
+	/* Wait for other tasks that may have been preempted in the hook's function. */
 	synchronize_rcu_tasks();
 }
 

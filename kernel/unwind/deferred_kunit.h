@@ -2,11 +2,11 @@
 /*
  * A task that requests its user stack.
  *
- * The KUnit thread stands for it: it has an mm with a stack that is made here, user
+ * The KUnit thread plays this task. It has an mm with a stack that is made here, user
  * registers, and the state of its own struct task_struct. It is a user task only while it
- * requests, with interrupts off. It does not return to user space, so the test runs the
- * work and clears the mark. Where it may be preempted, the hook of the switch hands out
- * what is pending.
+ * makes a request, with interrupts off. It does not return to user space, so the test runs
+ * the work and clears the mark. If it is preempted, the hook of the switch hands out the
+ * pending stack.
  */
 #ifndef _KERNEL_UNWIND_DEFERRED_KUNIT_H
 #define _KERNEL_UNWIND_DEFERRED_KUNIT_H
@@ -26,12 +26,13 @@
 #define ENTRIES		64
 
 /**
- * struct client - a client that notes what it is called with
+ * struct client - a client that notes the arguments of its calls
  * @work:	the client
- * @calls:	how often it was called
- * @cookie:	the last time
- * @trace:	the last time, with @entries
- * @buffer:	where these were
+ * @calls:	the number of calls
+ * @cookie:	of the last call
+ * @trace:	of the last call
+ * @entries:	a copy of the entries of @trace
+ * @buffer:	the buffer that had these entries
  * @called:	runs in the callback
  */
 struct client {
@@ -65,7 +66,7 @@ static inline void cancel_client(void *client)
 	unwind_deferred_cancel(&((struct client *)client)->work);
 }
 
-/* One that registers, or is about to. It is cancelled at the end. */
+/* Make a client, and register it unless @max is 0. The end of the test cancels it. */
 static inline struct client *new_client(struct kunit *test, unsigned int max)
 {
 	struct client *client = kunit_kzalloc(test, sizeof(*client), GFP_KERNEL);
@@ -102,7 +103,7 @@ static inline int request(struct client *client, enum context context, u64 *cook
 	return ret;
 }
 
-/* A request that finds nothing pending. */
+/* Make a request while no stack is pending. */
 static inline u64 request_first(struct kunit *test, struct client *client,
 				enum context context)
 {
@@ -113,7 +114,7 @@ static inline u64 request_first(struct kunit *test, struct client *client,
 	return cookie;
 }
 
-/* One that returns @ret and gives @cookie, 0 for none. */
+/* Make a request, which must return @ret and set @cookie, 0 for none. */
 static inline void expect_request(struct kunit *test, struct client *client,
 				  enum context context, int ret, u64 cookie)
 {
@@ -131,7 +132,7 @@ static inline void expect_refused(struct kunit *test, struct client *client, int
 		expect_request(test, client, context, ret, 0);
 }
 
-/* The places that a task comes from. */
+/* The addresses at which the task leaves user space. */
 #define IP(place)	(START_IP + 2 * (place))
 
 static inline void enter(unsigned int place)
@@ -139,7 +140,7 @@ static inline void enter(unsigned int place)
 	unwind_test_enter(IP(place), STACK + 64, STACK + 64);
 }
 
-/* A stack with @nr entries. */
+/* Make a stack with @nr entries. */
 static inline void make_stack(struct kunit *test, unsigned int nr)
 {
 	unwind_test_stack(test, STACK, PAGE_SIZE);
@@ -166,7 +167,7 @@ static inline bool is_pending(void)
 	return current->unwind_info.state & UNWIND_PENDING;
 }
 
-/* Is the work on the list, as the state says? It must not be there twice. */
+/* Is the work on the list? Checks that the state says so, and that it is there only once. */
 static inline bool is_queued(struct kunit *test)
 {
 	struct unwind_task_info *info = &current->unwind_info;
@@ -178,7 +179,7 @@ static inline bool is_queued(struct kunit *test)
 	return queued;
 }
 
-/* As task_work_run(), on the way to user space. */
+/* Run the work like task_work_run(), on the way to user space. */
 static inline void run_work(void)
 {
 	WRITE_ONCE(current->task_works, NULL);
@@ -190,7 +191,7 @@ static inline void leave(void)
 	arch_unwind_entry_unmark(current);
 }
 
-/* All that has been is forgotten. */
+/* Forget the state of earlier entries. */
 static inline void start_anew(void)
 {
 	leave();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the tests of walks and those of requests share: a user stack that is made word by
- * word, in an mm of the test's own.
+ * The common part of the tests of walks and of requests: a user stack that a test makes
+ * word by word, in its own mm.
  */
 #ifndef _KERNEL_UNWIND_KUNIT_H
 #define _KERNEL_UNWIND_KUNIT_H
@@ -9,7 +9,7 @@
 #include <kunit/test.h>
 #include <linux/unwind_user_types.h>
 
-/* Where stacks are made; low enough for those of 32-bit code. */
+/* The address of the stacks, low enough for 32-bit code. */
 #define STACK		0x20000000UL
 
 #define START_IP	0x400123UL
@@ -21,7 +21,7 @@
 unsigned long unwind_test_map(struct kunit *test, struct file *file, unsigned long addr,
 			      unsigned long len, unsigned long prot);
 
-/* Memory of nobody's file. With @addr 0 the kernel looks for a place. */
+/* Map anonymous memory. With @addr 0 the kernel chooses the place. */
 unsigned long unwind_test_stack(struct kunit *test, unsigned long addr,
 				unsigned long len);
 
@@ -30,18 +30,18 @@ void unwind_test_word(struct kunit *test, unsigned int word, unsigned long addr,
 void unwind_test_record(struct kunit *test, unsigned int word, unsigned long fp,
 			unsigned long next_fp, unsigned long ra);
 
-/* @nr frames from @fp on, the last of which ends the chain. */
+/* Make @nr frames from @fp on. The last one ends the chain. */
 void unwind_test_ladder(struct kunit *test, unsigned int word, unsigned long fp,
 			unsigned int nr);
 
 /**
- * struct unwind_served - a stack with a frame a page, which is made when it is brought
- * @word:	the size of its words
- * @nr:		how many pages
- * @fail:	one that cannot be had
- * @faults:	how many have been brought
- * @meanwhile:	runs when the first one is
- * @data:	for that
+ * struct unwind_served - a stack with one frame in each page; a page is made by its fault
+ * @word:	the size of the stack's words
+ * @nr:		the number of pages
+ * @fail:	the page whose fault fails
+ * @faults:	the number of faults so far
+ * @meanwhile:	runs in the first fault
+ * @data:	the argument of @meanwhile
  */
 struct unwind_served {
 	unsigned int	word;
@@ -52,7 +52,7 @@ struct unwind_served {
 	void		*data;
 };
 
-/* At STACK. */
+/* Map such a stack at STACK. */
 struct unwind_served *unwind_test_serve(struct kunit *test, unsigned int word,
 					unsigned int nr);
 
@@ -60,15 +60,15 @@ struct unwind_served *unwind_test_serve(struct kunit *test, unsigned int word,
 struct unwind_user_regs unwind_test_regs(unsigned int word, unsigned long sp,
 					 unsigned long fp);
 
-/* The current task has come from 64-bit user space with these registers. */
+/* Set the user registers, as if the current task had come from 64-bit user space. */
 void unwind_test_enter(unsigned long ip, unsigned long sp, unsigned long fp);
 
-/* Nothing may be stored behind the @max entries that there is room for. */
+/* Walk, and check that nothing is stored behind the @max entries. */
 struct unwind_stacktrace unwind_test_walk(struct kunit *test,
 					  const struct unwind_user_regs *regs,
 					  unsigned int max);
 
-/* The same, and bring the pages that it takes. */
+/* The same, and fault in the absent pages. */
 struct unwind_stacktrace unwind_test_bring(struct kunit *test,
 					   const struct unwind_user_regs *regs,
 					   unsigned int max);

@@ -9,13 +9,13 @@
 #include <asm/unwind_user.h>
 
 /**
- * struct unwind_user_state - where a walk has come to
+ * struct unwind_user_state - the state of a walk
  * @fp:		frame pointer: address of the next frame record, if there is one
  * @cfa:	the stack below this address belongs to frames that were walked
- * @text:	size of what may hold code, from FIRST_TEXT on
+ * @text:	size of the addresses that may hold code, from FIRST_TEXT on
  * @cs_base:	added to 32-bit code addresses
  * @ss_base:	added to 32-bit stack addresses
- * @absent:	address of the word that could not be read, 0 if all could be
+ * @absent:	address of the word that could not be read, 0 if there is none
  * @word:	size of a stack word
  */
 struct unwind_user_state {
@@ -41,7 +41,7 @@ user_text_address(const struct unwind_user_state *state, unsigned long addr)
 	return addr - FIRST_TEXT < state->text;
 }
 
-/* @ra is as read, relative to the code segment. 0 ends a chain, and stays 0. */
+/* The linear address of @ra, which is relative to the code segment. 0 ends a chain, and stays. */
 static __always_inline unsigned long
 user_return_address(const struct unwind_user_state *state, u32 ra)
 {
@@ -56,7 +56,7 @@ user_first_entry(const struct unwind_user_state *state,
 	return likely(regs->word == 8) ? regs->ip : (u32)(regs->ip + state->cs_base);
 }
 
-/* Begin a walk at @regs. False: this stack cannot be walked. */
+/* Begin a walk at @regs. Returns false if this stack cannot be walked. */
 static __always_inline bool
 unwind_user_start(struct unwind_user_state *state,
 		  const struct unwind_user_regs *regs)
@@ -77,14 +77,14 @@ unwind_user_start(struct unwind_user_state *state,
 }
 
 /*
- * A uretprobe keeps the place of the return address that it has replaced by the address
- * of its trampoline: ri->stack. A walk has found that address in @slot. Is @stack, of one
- * uretprobe, a better match than @best, of another?
+ * A uretprobe replaces a return address by the address of its trampoline, and keeps the
+ * place of that return address in ri->stack. A walk has found the trampoline in @slot. Is
+ * @stack, the place of one uretprobe, a better match than @best, the place of another?
  *
- * The match is the nearest place at @slot or above. Above, because gcc copies the
- * return address downwards in a function that aligns its stack. The order of the list is
- * of no use: functions that longjmp() has left stay in it until the next probe is hit,
- * and a function that was called by a jump has the same place as the one that jumped.
+ * The match is the nearest place at @slot or above. It may be above, because gcc copies the
+ * return address downwards in a function that aligns its stack. The order of the list does
+ * not help: functions that longjmp() has left stay in it until the next probe is hit, and a
+ * function that was called by a jump has the same place as its caller.
  *
  * If the function has @returned and the trampoline has not trapped yet, @slot is the
  * stack pointer, and the match is the nearest place below it.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tests of walks of user stacks with something wrong. A place that a walk must not go to
- * holds a decoy wherever one can be put there: a record that it would go on from.
+ * Tests of walks of bad user stacks. Where possible, a place that a walk must not read has
+ * a decoy: a good frame record, from which a wrong walk would continue.
  */
 #include <kunit/test.h>
 #include <linux/kernel.h>
@@ -16,8 +16,8 @@
 #define DECOY_RA	0x555000UL
 
 /*
- * Chains that are none. One of 8 frames has something put into its record
- * BAD_FRAME, or the walk starts somewhere else.
+ * Bad chains. In a chain of 8 frames the record BAD_FRAME has a bad value, or the walk
+ * starts at a bad place.
  */
 #define FRAMES		8
 #define BAD_FRAME	3
@@ -31,7 +31,7 @@ enum bad_what {
 
 enum bad_base {
 	FROM_ZERO,
-	FROM_STACK,	/* 2 pages, one with PROT_NONE, a hole, one not touched */
+	FROM_STACK,	/* 2 pages, one with PROT_NONE, a hole, one that is absent */
 	FROM_TOP,	/* TASK_SIZE_MAX, with a page mapped below */
 	FROM_KERNEL,	/* a frame record in kernel memory */
 };
@@ -42,13 +42,13 @@ enum bad_base {
 /* One thing wrong with a chain of frame records. */
 struct bad_chain {
 	const char	*name;
-	enum bad_what	what;		/* where to put the value, */
-	enum bad_base	base;		/* what that is, */
-	unsigned long	offset;		/* and what is added to it */
-	unsigned int	nr;		/* the entries that are right */
+	enum bad_what	what;		/* the place of the bad value */
+	enum bad_base	base;		/* the base of the value */
+	unsigned long	offset;		/* the offset from the base in bytes */
+	unsigned int	nr;		/* the number of entries of a right walk */
 	unsigned int	flags;
-	int		words;		/* added to the value, times the size of a word */
-	int		absent;		/* the word there that cannot be read: 1, 2, 0: none */
+	int		words;		/* the offset in words, added to @offset */
+	int		absent;		/* the unreadable word of that record: 1, 2, 0: none */
 };
 
 #define NEXT_BAD	(BAD_FRAME + 2)		/* START_IP, frames 0 to 3 */
@@ -132,7 +132,7 @@ static void test_bad_chain(struct kunit *test, const struct bad_chain *bad,
 	KUNIT_ASSERT_NOT_NULL(test, kernel);
 	kernel[1] = DECOY_RA;
 
-	/* From all of it made anew, to what is said above. */
+	/* Map all of it anew, as bad_base describes it. */
 	unwind_test_stack(test, STACK, 5 * PAGE_SIZE);
 	unwind_test_map(test, NULL, STACK + 2 * PAGE_SIZE, PAGE_SIZE, PROT_NONE);
 	KUNIT_ASSERT_EQ(test, 0, vm_munmap(STACK + 3 * PAGE_SIZE, PAGE_SIZE));
@@ -158,7 +158,7 @@ static void test_bad_chain(struct kunit *test, const struct bad_chain *bad,
 		unsigned long next = i < FRAMES - 1 ? STACK + FRAME(i + 1) : 0;
 		unsigned long ra = TEXT(i);
 
-		/* A decoy takes the place of what it overlaps. */
+		/* Do not overwrite the decoy. */
 		if (bad->flags & DECOY && i != BAD_FRAME &&
 		    value < STACK + FRAME(i) + 2 * word &&
 		    value + 2 * word > STACK + FRAME(i))
@@ -199,12 +199,12 @@ static void unwind_user_bad_chain(struct kunit *test)
 		test_bad_chain(test, bad, 4);
 }
 
-/* A trace with the caller left out is a wrong one. */
+/* If the caller cannot be found, the trace ends: leaving it out would be wrong. */
 static void unwind_user_at_entry_bad(struct kunit *test)
 {
 	unsigned long mem = unwind_test_stack(test, STACK, PAGE_SIZE);
 	const unsigned long expected[] = { START_IP, CALLER };
-	/* What is on top of the stack, and where that is. */
+	/* The word on top of the stack, and the stack pointer. */
 	const unsigned long bad[][2] = {
 		{ 10, mem }, { 0, mem }, { CALLER, mem - 8 },
 		{ (unsigned long)&unwind_test_walk, mem },

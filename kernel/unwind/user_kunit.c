@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tests of walks of user stacks, which are made here word by word.
+ * Tests of walks of user stacks. The tests make the stacks word by word.
  */
 #include <kunit/test.h>
 #include <linux/anon_inodes.h>
@@ -144,7 +144,7 @@ struct unwind_user_regs unwind_test_regs(unsigned int word, unsigned long sp,
 	};
 }
 
-/* Walk; nothing may be stored behind the @max entries that there is room for. */
+/* Walk, and check that nothing is stored behind the @max entries. */
 struct unwind_stacktrace unwind_test_walk(struct kunit *test,
 					  const struct unwind_user_regs *regs,
 					  unsigned int max)
@@ -167,7 +167,7 @@ struct unwind_stacktrace unwind_test_walk(struct kunit *test,
 	return trace;
 }
 
-/* As unwind_user() does, from @regs. */
+/* Walk like unwind_user(), but from @regs. */
 struct unwind_stacktrace unwind_test_bring(struct kunit *test,
 					   const struct unwind_user_regs *regs,
 					   unsigned int max)
@@ -190,7 +190,7 @@ void unwind_test_expect(struct kunit *test, struct unwind_stacktrace trace,
 		KUNIT_EXPECT_EQ_MSG(test, entries[i], trace.entries[i], "entry %u", i);
 }
 
-/* START_IP and the frames of a ladder, @nr in all. */
+/* Expect START_IP and the frames of a ladder, @nr entries in all. */
 static void expect_ladder(struct kunit *test, struct unwind_stacktrace trace,
 			  unsigned int nr)
 {
@@ -214,7 +214,7 @@ KUNIT_ARRAY_PARAM(word, words, word_desc);
 static void unwind_user_ladder(struct kunit *test)
 {
 	const unsigned int word = *(const unsigned int *)test->param_value;
-	/* Where the kernel puts it, beyond the reach of 32 bits; or within. */
+	/* A place above 4 GiB, which the kernel chooses, or one below. */
 	unsigned long addr = word == 8 ? 0 : STACK;
 	unsigned long fp = unwind_test_stack(test, addr, 2 * PAGE_SIZE) + 64;
 	struct unwind_user_regs regs = unwind_test_regs(word, fp - 32, fp);
@@ -235,12 +235,12 @@ static void unwind_user_ladder(struct kunit *test)
 	for (max = 0; max <= 23; max++)
 		expect_ladder(test, unwind_test_walk(test, &regs, max), min(max, 21U));
 
-	/* A stack of a kind that nobody knows. */
+	/* A stack that cannot be walked. */
 	regs.word = 0;
 	KUNIT_EXPECT_EQ(test, 0, unwind_test_walk(test, &regs, 16).nr);
 }
 
-/* 32-bit code that has come into the kernel with these selectors. */
+/* Set @regs as if 32-bit code had entered the kernel with these selectors. */
 static void set_segments(struct unwind_user_regs *regs, u16 cs, u16 ss)
 {
 	const struct pt_regs entered = { .cs = cs, .ss = ss };
@@ -256,14 +256,14 @@ static void set_segments(struct unwind_user_regs *regs, u16 cs, u16 ss)
 
 static void set_tls(const struct desc_struct *tls)
 {
-	/* That of a task that is switched to is loaded, too. */
+	/* A switch to the task would load them, so load them here, too. */
 	preempt_disable();
 	memcpy(current->thread.tls_array, tls, sizeof(current->thread.tls_array));
 	load_TLS(&current->thread, smp_processor_id());
 	preempt_enable();
 }
 
-/* 32-bit code whose segments do not start at 0: a trace has linear addresses. */
+/* The segments of 32-bit code do not start at 0. The trace has linear addresses. */
 static void unwind_user_segments(struct kunit *test)
 {
 	static const struct desc_struct tls[] = {
@@ -272,7 +272,7 @@ static void unwind_user_segments(struct kunit *test)
 		GDT_ENTRY_INIT(DESC_CODE16 | DESC_USER, 0, 0xfffff),
 	};
 	static const struct desc_struct none[ARRAY_SIZE(tls)];
-	/* The last is one of the system's, whose base may not be seen. */
+	/* The last one is a system segment, whose base is a kernel address. */
 	static const u16 bad[] = {
 		0, __USER_CS, 0xfff7, TLS_SELECTOR(1), GDT_ENTRY_TSS * 8 + 3,
 	};
@@ -296,16 +296,16 @@ static void unwind_user_segments(struct kunit *test)
 	regs.at_entry = true;
 	set_tls(tls);
 	set_segments(&regs, TLS_SELECTOR(0), TLS_SELECTOR(1));
-	/* What is in the tables by now does not count. */
+	/* Later changes of the tables have no effect. */
 	set_tls(none);
 	unwind_test_expect(test, unwind_test_walk(test, &regs, 16), expected, 5);
 
-	/* They go around at 4 GiB. */
+	/* Addresses wrap at 4 GiB. */
 	regs.ip = U32_MAX;
 	expected[0] = CS_BASE - 1;
 	unwind_test_expect(test, unwind_test_walk(test, &regs, 16), expected, 5);
 
-	/* 16-bit code has other stack words; a segment that is gone has no base. */
+	/* 16-bit code has other stack words. A segment that was removed has no base. */
 	set_tls(tls);
 	set_segments(&regs, TLS_SELECTOR(2), TLS_SELECTOR(1));
 	KUNIT_EXPECT_EQ(test, 0, regs.word);
@@ -321,7 +321,7 @@ static void unwind_user_segments(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 4, regs.word);
 }
 
-/* Run @call as a user task does: what is sampled meanwhile finds no KUnit thread. */
+/* Run @call as a user task. A sample that is taken meanwhile sees a user task, too. */
 #define AS_USER(call) ({					\
 	typeof(call) __ret;					\
 								\
@@ -331,7 +331,7 @@ static void unwind_user_segments(struct kunit *test)
 	__ret;							\
 })
 
-/* A walk does not fault. It says where it ended, and goes on when the page is there. */
+/* A walk does not fault. It returns the place of its end, and gets further with the page. */
 static void unwind_user_absent(struct kunit *test)
 {
 	const unsigned int word = *(const unsigned int *)test->param_value;
@@ -345,7 +345,7 @@ static void unwind_user_absent(struct kunit *test)
 		expect_ladder(test, trace, i + 1);
 		KUNIT_EXPECT_EQ(test, STACK + i * PAGE_SIZE, trace.absent);
 
-		/* Where the room is used up ahead of the page it is not looked at. */
+		/* If the room is used up before the page, the page is not read. */
 		trace = unwind_test_walk(test, &regs, i + 1);
 		expect_ladder(test, trace, i + 1);
 		KUNIT_EXPECT_EQ(test, 0UL, trace.absent);
@@ -356,7 +356,7 @@ static void unwind_user_absent(struct kunit *test)
 	}
 	expect_ladder(test, unwind_test_walk(test, &regs, 5), 5);
 
-	/* The return address on top of the stack. */
+	/* The return address on top of the stack is absent. */
 	served = unwind_test_serve(test, word, 2);
 	regs = unwind_test_regs(word, STACK + word, STACK + PAGE_SIZE);
 	regs.at_entry = true;
@@ -367,14 +367,14 @@ static void unwind_user_absent(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 2, served->faults);
 }
 
-/* From where the task entered the kernel, with the pages that it takes. */
+/* A walk from the task's user registers, which faults in absent pages. */
 static void unwind_user_of_the_task(struct kunit *test)
 {
 	struct unwind_served *served;
 	unsigned long entries[24];
 	struct unwind_stacktrace trace = { .nr = 4, .entries = entries };
 
-	/* A task without an mm, and a kernel thread that uses one, have none. */
+	/* A task without an mm has no user stack, and a kernel thread with one has none. */
 	KUNIT_EXPECT_EQ(test, -EINVAL, AS_USER(unwind_user(&trace, 5)));
 	KUNIT_EXPECT_EQ(test, 0, trace.nr);
 	served = unwind_test_serve(test, 8, 24);
@@ -385,7 +385,7 @@ static void unwind_user_of_the_task(struct kunit *test)
 	expect_ladder(test, trace, 5);
 	KUNIT_EXPECT_EQ(test, 4, served->faults);
 
-	/* But not with more than that. */
+	/* It faults in UNWIND_USER_MAX_PAGES pages at most. */
 	KUNIT_EXPECT_EQ(test, 0, AS_USER(unwind_user(&trace, ARRAY_SIZE(entries))));
 	expect_ladder(test, trace, 4 + UNWIND_USER_MAX_PAGES + 1);
 	KUNIT_EXPECT_EQ(test, 4 + UNWIND_USER_MAX_PAGES, served->faults);
@@ -393,13 +393,13 @@ static void unwind_user_of_the_task(struct kunit *test)
 			trace.absent);
 }
 
-/* What is never brought. */
+/* Pages that are never faulted in. */
 static void unwind_user_not_brought(struct kunit *test)
 {
 	struct signal_struct *signal = current->signal;
 	struct unwind_served *served;
 
-	/* No memory, kernel memory, not to be read, right below a stack that grows. */
+	/* No mapping, kernel memory, PROT_NONE, right below a stack that grows. */
 	unwind_test_map(test, NULL, STACK, PAGE_SIZE, PROT_NONE);
 	KUNIT_EXPECT_FALSE(test, unwind_user_bring(0));
 	KUNIT_EXPECT_FALSE(test, unwind_user_bring(STACK));
@@ -413,7 +413,7 @@ static void unwind_user_not_brought(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, unwind_user_bring(STACK - 8));
 	KUNIT_EXPECT_NULL(test, vma_lookup(current->mm, STACK - 8));
 
-	/* Nothing at all for a task that may not sleep, is dying, or in an execve(). */
+	/* No page, if the task may not sleep, is dying, or is in an execve(). */
 	served = unwind_test_serve(test, 8, 1);
 	pagefault_disable();
 	KUNIT_EXPECT_FALSE(test, unwind_user_bring(STACK));
@@ -454,12 +454,12 @@ static void unwind_user_at_entry(struct kunit *test)
 		unwind_test_expect(test, unwind_test_walk(test, &regs, max), expected,
 				   min(max, 4U));
 
-	/* The caller's record can be right above. */
+	/* The caller's record may be right above the return address. */
 	regs.sp = mem + 64 - word;
 	unwind_test_word(test, word, regs.sp, CALLER);
 	unwind_test_expect(test, unwind_test_walk(test, &regs, 16), expected, 4);
 
-	/* But the return address is no part of it. */
+	/* But the return address is not a part of that record. */
 	regs.sp = mem + 64;
 	unwind_test_word(test, word, mem + 64, CALLER);
 	unwind_test_expect(test, unwind_test_walk(test, &regs, 16), expected, 2);

@@ -14,7 +14,7 @@
 
 #include <kunit/visibility.h>
 
-/* The current task's descriptor for @selector, or NULL. With interrupts off. */
+/* Find the current task's descriptor for @selector, or NULL. Interrupts must be off. */
 static const struct desc_struct *user_descriptor(unsigned int selector)
 {
 	unsigned int idx = selector >> 3;
@@ -24,9 +24,9 @@ static const struct desc_struct *user_descriptor(unsigned int selector)
 		struct ldt_struct *ldt;
 
 		/*
-		 * An LDT is freed after an interrupt of all CPUs that have its mm
-		 * loaded. If this CPU is in the middle of a switch of the mm, it
-		 * may not be one of them.
+		 * Before an LDT is freed, all CPUs that have its mm loaded are
+		 * interrupted. In the middle of a switch of the mm this CPU may not
+		 * be one of them, so the LDT may be freed meanwhile.
 		 */
 		if (!nmi_uaccess_okay())
 			return NULL;
@@ -38,7 +38,7 @@ static const struct desc_struct *user_descriptor(unsigned int selector)
 		return NULL;
 	}
 
-	/* Not from the GDT: in the middle of a switch it may hold the next task's. */
+	/* Do not use the GDT: during a switch it may have the next task's descriptors. */
 	if (idx >= GDT_ENTRY_TLS_MIN && idx <= GDT_ENTRY_TLS_MAX)
 		return &current->thread.tls_array[idx - GDT_ENTRY_TLS_MIN];
 
@@ -46,8 +46,8 @@ static const struct desc_struct *user_descriptor(unsigned int selector)
 }
 
 /*
- * A segment of code or data that is present. A tracer may have put a system segment into a
- * register, and its base is a kernel address.
+ * Is this a present segment of code or data? A tracer may have put a system segment into a
+ * register, and the base of such a segment is a kernel address.
  */
 static bool segment_is_there(const struct desc_struct *desc)
 {
@@ -63,10 +63,10 @@ static bool segment_is_there(const struct desc_struct *desc)
  * it was loaded with (SDM volume 3, 3.4.3), while the task, another of its threads or a
  * tracer may change the descriptor tables before the walk.
  *
- * @dst->word is set to 4. It is set to 0 if the code segment is not one of 32-bit code,
- * as its descriptor's D flag tells (SDM volume 3, 3.4.5): then the size of a stack word is
- * not known. It is set to 0 as well if the task's LDT cannot be read because another mm
- * is loaded (nmi_uaccess_okay() is false).
+ * @dst->word is set to 4. It is set to 0 if the code segment is not for 32-bit code,
+ * according to the D flag of its descriptor (SDM volume 3, 3.4.5): then the size of a
+ * stack word is not known. It is also set to 0 if the task's LDT cannot be read because
+ * another mm is loaded (nmi_uaccess_okay() is false).
  *
  * Context: Any, NMI included.
  */

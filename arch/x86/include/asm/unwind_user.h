@@ -23,7 +23,7 @@
  */
 #define ARCH_UNWIND_USER_RECORD_WORDS	2
 
-/* A task that has not hit a uprobe has no utask, and nothing has to be looked up. */
+/* Only a task that has hit a uprobe has a utask. For all others there is nothing to check. */
 static __always_inline bool arch_unwind_user_at_entry(struct pt_regs *regs)
 {
 #ifdef CONFIG_UPROBES
@@ -41,7 +41,7 @@ void arch_unwind_user_segments(struct unwind_user_regs *dst,
  * @dst:	ip, sp, fp and at_entry are set
  * @regs:	the user registers of the current task
  *
- * Enough to tell whether two walks start at the same place.
+ * These members are enough to compare the starts of two walks.
  *
  * Context: Any, NMI included.
  */
@@ -55,12 +55,12 @@ arch_unwind_user_place(struct unwind_user_regs *dst, const struct pt_regs *regs)
 }
 
 /**
- * arch_unwind_user_code - note what code the current task runs in user space
+ * arch_unwind_user_code - note which kind of code the current task runs in user space
  * @dst:	word, cs_base and ss_base are set
  * @regs:	the user registers of the current task
  *
  * @dst->word is 0 for a stack that cannot be walked: in vm86 mode, for registers that are
- * not of user mode, for 32-bit code in a kernel without IA32_EMULATION, and where
+ * not of user mode, for 32-bit code in a kernel without IA32_EMULATION, and if
  * arch_unwind_user_segments() does not know the segments.
  *
  * Context: Any, NMI included.
@@ -109,7 +109,7 @@ arch_unwind_user_regs(struct unwind_user_regs *dst, const struct pt_regs *regs)
 /**
  * arch_unwind_user_index - bound an index, also when the CPU speculates
  * @index:	an address in words
- * @limit:	the largest one that is allowed
+ * @limit:	the largest address that is allowed
  *
  * Return: @index, or 0 if it is above @limit.
  */
@@ -169,9 +169,9 @@ arch_unwind_user_record(unsigned long *fp, const unsigned int word)
 /**
  * arch_unwind_entry_mark - note that this kernel entry has handed out its user stack
  *
- * Or that it has none, in an execve(). Every return to user space clears the mark. With
- * COMPAT that costs nothing: arch_exit_to_user_mode_prepare() clears TS_COMPAT with the
- * same instruction.
+ * In an execve() the mark says that there is no user stack. Every return to user space
+ * clears the mark. With COMPAT that costs nothing: arch_exit_to_user_mode_prepare() clears
+ * TS_COMPAT with the same instruction.
  *
  * An interrupt may set the mark while the task changes another flag of
  * thread_info::status. The task does so with one instruction, so no change is lost.
@@ -191,7 +191,7 @@ static __always_inline bool arch_unwind_entry_marked(void)
 	return READ_ONCE(current_thread_info()->status) & TS_UNWIND;
 }
 
-/* Clear the mark of @task, which is new and has not run: it is a copy of its parent. */
+/* Clear the mark of @task. It is a new copy of its parent, and has not run yet. */
 static inline void arch_unwind_entry_unmark(struct task_struct *task)
 {
 	task_thread_info(task)->status &= ~TS_UNWIND;
