@@ -53,7 +53,8 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 .PHONY: vm-run help demo check check-all tree tree-add \
 	kernel kernel-base kernel-64 kernel-base-64 kernel-debug kernel-kcsan perf vm \
 	series refresh \
-	packages packages-tree packages-demo packages-check packages-all bench-kernel bench-perf fuzz clean
+	packages packages-tree packages-demo packages-check packages-all bench-kernel \
+	bench-perf bench-stacks fuzz fuzz-cfi clean
 .NOTPARALLEL:
 
 help:
@@ -81,7 +82,10 @@ help:
 	@echo '                         and without; build/bench/kernel.json'
 	@echo '  make bench-perf        time perf with deferred and with immediate callchains, and'
 	@echo '                         the perf of the base; build/bench/perf.json'
+	@echo '  make bench-stacks      compare the stacks of programs without frame pointers with'
+	@echo '                         those of DWARF; build/bench/stacks.json'
 	@echo '  make fuzz              run libFuzzer on the reader of perf.data for ten minutes'
+	@echo '  make fuzz-cfi          the same for what makes unwinding tables of ELF files'
 	@echo '  make clean             remove build/, unless the tree has unsaved work (FORCE=1)'
 	@echo
 	@echo 'Variables, each at the end of any of these commands:'
@@ -170,9 +174,18 @@ bench-perf: perf
 	@scripts/build perf-base
 	@bench/perf --build $(build) $(ARGS)
 
+bench-stacks: kernel perf
+	@scripts/build perf-libdw
+	@bench/stacks --build $(build) $(ARGS)
+
 fuzz: packages-check tree
 	@scripts/build fuzz-session
 	@tests/perf/fuzz --build $(build) --seconds $(or $(FUZZ_SECONDS),600) $(ARGS)
+
+fuzz-cfi: packages-check tree
+	@scripts/build fuzz-cfi
+	@cd $(build)/fuzz-cfi && ./fuzz-cfi -max_len=65536 -timeout=10 \
+		-max_total_time=$(or $(FUZZ_SECONDS),600) corpus
 
 # make itself ends with 2 when a recipe fails, whatever the recipe's status. To end
 # with the command's own it loads a function (qemu/makeexit.c), and needs a compiler

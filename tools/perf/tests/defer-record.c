@@ -129,6 +129,100 @@ out:
 	return ret;
 }
 
+static const struct {
+	const char			*arg;
+	int				ret;
+	enum callchain_defer_mode	defer;
+	enum callchain_cfi_mode		cfi;
+} words[] = {
+	{ "fp",			0, CALLCHAIN_DEFER_AUTO, CALLCHAIN_CFI_AUTO },
+	{ "fp,cfi",		0, CALLCHAIN_DEFER_AUTO, CALLCHAIN_CFI_YES },
+	{ "fp,nocfi",		0, CALLCHAIN_DEFER_AUTO, CALLCHAIN_CFI_NO },
+	{ "cfi,8",		0, CALLCHAIN_DEFER_AUTO, CALLCHAIN_CFI_YES },
+	{ "8,nocfi,defer",	0, CALLCHAIN_DEFER_YES,  CALLCHAIN_CFI_NO },
+	{ "defer,fp,cfi,cfi",	0, CALLCHAIN_DEFER_YES,  CALLCHAIN_CFI_YES },
+	{ "nodefer,nocfi",	0, CALLCHAIN_DEFER_NO,   CALLCHAIN_CFI_NO },
+	{ .arg = "fp,cfi,nocfi",	.ret = -1 },
+	{ .arg = "nocfi,cfi",		.ret = -1 },
+	{ .arg = "nodefer,cfi",		.ret = -1 },
+	{ .arg = "fp,cfi,nodefer",	.ret = -1 },
+	{ .arg = "fp,cf",		.ret = -1 },
+	{ .arg = "dwarf,cfi",		.ret = -1 },
+	{ .arg = "nocfi,dwarf",		.ret = -1 },
+	{ .arg = "cfi,lbr",		.ret = -1 },
+	{ .arg = "lbr,nocfi",		.ret = -1 },
+};
+
+/* Of what the configuration says, and of what follows from the other word */
+static const struct {
+	const char			*config, *arg;
+	enum callchain_defer_mode	defer;
+	enum callchain_cfi_mode		cfi;
+	bool				wanted;
+} later[] = {
+	{ "fp",		"fp",		CALLCHAIN_DEFER_AUTO, CALLCHAIN_CFI_AUTO, true },
+	{ "fp,nocfi",	"fp",		CALLCHAIN_DEFER_AUTO, CALLCHAIN_CFI_NO,   false },
+	{ "fp,nocfi",	"fp,defer",	CALLCHAIN_DEFER_YES,  CALLCHAIN_CFI_NO,   false },
+	{ "fp,nocfi",	"fp,cfi",	CALLCHAIN_DEFER_AUTO, CALLCHAIN_CFI_YES,  true },
+	{ "fp,nodefer",	"fp",		CALLCHAIN_DEFER_NO,   CALLCHAIN_CFI_AUTO, false },
+	{ "fp,nodefer",	"fp,cfi",	CALLCHAIN_DEFER_AUTO, CALLCHAIN_CFI_YES,  true },
+	{ "fp,cfi",	"fp,nodefer",	CALLCHAIN_DEFER_NO,   CALLCHAIN_CFI_AUTO, false },
+	{ "fp,cfi",	"fp,nocfi",	CALLCHAIN_DEFER_AUTO, CALLCHAIN_CFI_NO,   false },
+};
+
+static int check_later(size_t i)
+{
+	struct evsel *evsel;
+	struct evlist *evlist = evlist__new();
+	int ret = TEST_FAIL;
+
+	TEST_ASSERT_VAL("no memory", evlist);
+
+	callchain_param = callchain_param_default;
+	if (perf_callchain_config("call-graph.record-mode", later[i].config) ||
+	    parse_callchain_record_opt(later[i].arg, &callchain_param) ||
+	    parse_event(evlist, "cpu-clock"))
+		goto out;
+
+	evsel = evlist__first(evlist);
+	evsel__set_sample_bit(evsel, CALLCHAIN);
+	evsel__config_defer_callchain(evsel, &callchain_param);
+	pr_debug("%s, then %s: defer %d, cfi %d\n", later[i].config, later[i].arg,
+		 callchain_param.defer, callchain_param.cfi);
+	if (callchain_param.defer == later[i].defer && callchain_param.cfi == later[i].cfi &&
+	    evlist__wants_cfi(evlist) == later[i].wanted)
+		ret = TEST_OK;
+out:
+	evlist__delete(evlist);
+	return ret;
+}
+
+static int test__defer_cfi(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	bool dwarf_users = dwarf_callchain_users;
+	struct callchain_param saved = callchain_param;
+	int ret = TEST_OK;
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		struct callchain_param param = {};
+		int err = parse_callchain_record_opt(words[i].arg, &param);
+
+		pr_debug("'%s': %d\n", words[i].arg, err);
+		TEST_ASSERT_EQUAL(words[i].arg, !!err, !!words[i].ret);
+		if (err)
+			continue;
+		TEST_ASSERT_EQUAL(words[i].arg, (int)param.defer, (int)words[i].defer);
+		TEST_ASSERT_EQUAL(words[i].arg, (int)param.cfi, (int)words[i].cfi);
+	}
+
+	for (size_t i = 0; i < ARRAY_SIZE(later) && ret == TEST_OK; i++)
+		ret = check_later(i);
+
+	callchain_param = saved;
+	dwarf_callchain_users = dwarf_users;
+	return ret;
+}
+
 /* perf top has the print options in the same list, and takes no frame count */
 static int test__defer_top(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
@@ -396,6 +490,7 @@ static int test__defer_pipe(struct test_suite *test __maybe_unused, int subtest 
 static struct test_case tests__defer_record[] = {
 	TEST_CASE("Deferred callchains: --call-graph", defer_parse),
 	TEST_CASE("Deferred callchains: perf config", defer_config),
+	TEST_CASE("Deferred callchains: words about tables", defer_cfi),
 	TEST_CASE("Deferred callchains: words of perf top", defer_top),
 	TEST_CASE("Deferred callchains: attributes", defer_attr),
 	TEST_CASE_REASON("Deferred callchains: depth of records", defer_depth,

@@ -12,6 +12,10 @@
  *   that a deferred callchain is as good as an immediate one. "--call-graph fp,defer"
  *   sets it on every kernel that has the bits. "fp,nodefer" forbids it.
  *
+ *   With this bit the kernel also unwinds programs without frame pointers, by the tables
+ *   that cfi-record.c gives it. So "cfi" sets the bit, too, and "nodefer" implies
+ *   "nocfi".
+ *
  * - defer_output: the dummy event that gets the side-band records. It is added if there
  *   is none. An ordinary event would not do: its maximum depth or its group would affect
  *   the callchains of all events, and so would disabling it.
@@ -35,31 +39,50 @@
 #include "record.h"
 #include "util.h"
 
-/**
- * callchain_param__parse_defer_word - parse the words "defer" and "nodefer"
- * @word: a word of a --call-graph option
- * @defer: the mode; set if @word is "defer" or "nodefer"
- *
- * Return: 1 if @word is one of the two, 0 if it is not, -EINVAL if an earlier word
- * has set @defer to the opposite.
- */
-int callchain_param__parse_defer_word(const char *word, enum callchain_defer_mode *defer)
+static bool is_contrary(const char *what, int old, int new)
 {
-	enum callchain_defer_mode new;
+	if (!old || old == new)
+		return false;
+
+	pr_err("callchain: '%s' and 'no%s' do not go together: expected one of them\n", what, what);
+	return true;
+}
+
+/**
+ * callchain_param__parse_defer_word - parse "defer", "nodefer", "cfi" and "nocfi"
+ * @word: a word of a --call-graph option
+ * @words: the modes; one is set if @word is one of the four
+ *
+ * Return: 1 if @word is one of the four, 0 if it is not, -EINVAL if an earlier word
+ * contradicts it.
+ */
+int callchain_param__parse_defer_word(const char *word, struct callchain_words *words)
+{
+	enum callchain_defer_mode defer = CALLCHAIN_DEFER_AUTO;
+	enum callchain_cfi_mode cfi = CALLCHAIN_CFI_AUTO;
 
 	if (!strcmp(word, "defer"))
-		new = CALLCHAIN_DEFER_YES;
+		defer = CALLCHAIN_DEFER_YES;
 	else if (!strcmp(word, "nodefer"))
-		new = CALLCHAIN_DEFER_NO;
+		defer = CALLCHAIN_DEFER_NO;
+	else if (!strcmp(word, "cfi"))
+		cfi = CALLCHAIN_CFI_YES;
+	else if (!strcmp(word, "nocfi"))
+		cfi = CALLCHAIN_CFI_NO;
 	else
 		return 0;
 
-	if (*defer != CALLCHAIN_DEFER_AUTO && *defer != new) {
-		pr_err("callchain: 'defer' and 'nodefer' do not go together: expected one of them\n");
+	if (defer && is_contrary("defer", words->defer, defer))
+		return -EINVAL;
+	if (cfi && is_contrary("cfi", words->cfi, cfi))
+		return -EINVAL;
+
+	words->defer = defer ?: words->defer;
+	words->cfi = cfi ?: words->cfi;
+	if (words->defer == CALLCHAIN_DEFER_NO && words->cfi == CALLCHAIN_CFI_YES) {
+		pr_err("callchain: 'nodefer' and 'cfi' do not go together: expected one of them\n");
 		return -EINVAL;
 	}
-
-	*defer = new;
 	return 1;
 }
 
@@ -85,28 +108,28 @@ bool callchain_param__refuse_mode(const char *word)
 }
 
 /**
- * callchain_param__split_defer - take "defer" and "nodefer" out of an option
+ * callchain_param__split_defer - take the words on deferral and tables out of an option
  * @arg: argument of --call-graph or of call-graph.record-mode
- * @defer: set to the mode, CALLCHAIN_DEFER_AUTO if there is no such word
+ * @words: set to the modes, all zero if there is no such word
  *
  * The words and the size may come in any order. The other words are put into the
- * order "mode[,size]". "defer" and "nodefer" imply the mode "fp" if none is given.
+ * order "mode[,size]". The words imply the mode "fp" if none is given.
  *
  * Return: the other words, to be freed by the caller, or NULL on error.
  */
-char *callchain_param__split_defer(const char *arg, enum callchain_defer_mode *defer)
+char *callchain_param__split_defer(const char *arg, struct callchain_words *words)
 {
 	const char *mode = NULL;
-	char *words = strdup(arg), *others = calloc(1, strlen(arg) + 1);
+	char *copy = strdup(arg), *others = calloc(1, strlen(arg) + 1);
 	char *word, *pos = NULL, *rest = NULL;
 
-	*defer = CALLCHAIN_DEFER_AUTO;
+	*words = (struct callchain_words) {};
 
-	if (!words || !others)
+	if (!copy || !others)
 		goto out;
 
-	for (word = strtok_r(words, ",", &pos); word; word = strtok_r(NULL, ",", &pos)) {
-		int ret = callchain_param__parse_defer_word(word, defer);
+	for (word = strtok_r(copy, ",", &pos); word; word = strtok_r(NULL, ",", &pos)) {
+		int ret = callchain_param__parse_defer_word(word, words);
 
 		if (ret < 0)
 			goto out;
@@ -125,39 +148,48 @@ char *callchain_param__split_defer(const char *arg, enum callchain_defer_mode *d
 	}
 
 	if (!mode)
-		mode = *defer == CALLCHAIN_DEFER_AUTO ? "" : "fp";
+		mode = words->defer || words->cfi ? "fp" : "";
 
 	if (asprintf(&rest, "%s%s%s", mode, *mode && *others ? "," : "", others) < 0)
 		rest = NULL;
 out:
 	free(others);
-	free(words);
+	free(copy);
 	return rest;
 }
 
 /**
- * callchain_param__apply_defer - set the deferral mode of callgraph parameters
+ * callchain_param__apply_defer - set the modes of callgraph parameters
  * @param: callgraph parameters, with the record mode set
- * @defer: from callchain_param__split_defer() or callchain_param__parse_defer_word()
+ * @words: from callchain_param__split_defer() or callchain_param__parse_defer_word()
  *
- * CALLCHAIN_DEFER_AUTO leaves @param as it is, so "-g" and "--call-graph fp" keep the
- * mode from the configuration.
+ * Without a word @param stays as it is, so "-g" and "--call-graph fp" keep the modes
+ * from the configuration. A word overrides a mode that it contradicts.
  *
- * Return: 0, or -EINVAL if @defer does not go with the record mode.
+ * Return: 0, or -EINVAL if @words do not go with the record mode.
  */
-int callchain_param__apply_defer(struct callchain_param *param, enum callchain_defer_mode defer)
+int callchain_param__apply_defer(struct callchain_param *param,
+				 const struct callchain_words *words)
 {
-	if (defer == CALLCHAIN_DEFER_AUTO)
+	static const char * const defer[] = { "", "defer", "nodefer" };
+	static const char * const cfi[] = { "", "cfi", "nocfi" };
+
+	if (!words->defer && !words->cfi)
 		return 0;
 
 	if (param->record_mode != CALLCHAIN_FP) {
 		pr_err("callchain: '%s' does not go with '%s': expected it with 'fp'\n",
-		       defer == CALLCHAIN_DEFER_YES ? "defer" : "nodefer",
+		       words->defer ? defer[words->defer] : cfi[words->cfi],
 		       param->record_mode == CALLCHAIN_DWARF ? "dwarf" : "lbr");
 		return -EINVAL;
 	}
 
-	param->defer = defer;
+	if (words->cfi == CALLCHAIN_CFI_YES && param->defer == CALLCHAIN_DEFER_NO)
+		param->defer = CALLCHAIN_DEFER_AUTO;
+	if (words->defer == CALLCHAIN_DEFER_NO && param->cfi == CALLCHAIN_CFI_YES)
+		param->cfi = CALLCHAIN_CFI_AUTO;
+	param->defer = words->defer ?: param->defer;
+	param->cfi = words->cfi ?: param->cfi;
 	return 0;
 }
 
@@ -194,8 +226,11 @@ static bool callchain_param__defers(const struct callchain_param *param)
 
 	if (param->record_mode != CALLCHAIN_FP || param->defer == CALLCHAIN_DEFER_NO)
 		return false;
-	if (param->defer == CALLCHAIN_DEFER_AUTO)
-		return defers_by_default();
+	if (param->defer == CALLCHAIN_DEFER_AUTO) {
+		/* It goes by tables with this bit only, also where it is not deferred */
+		return defers_by_default() ||
+		       (param->cfi == CALLCHAIN_CFI_YES && !perf_can_set_cfi());
+	}
 
 	if (!defers_by_name() && !warned) {
 		warned = true;
@@ -251,6 +286,9 @@ void evsel__config_defer_callchain(struct evsel *evsel, const struct callchain_p
 	struct perf_event_attr *attr = &evsel->core.attr;
 
 	attr->defer_callchain = !attr->exclude_callchain_user && callchain_param__defers(param);
+	evsel->cfi = param->cfi;
+	if (param->record_mode != CALLCHAIN_FP || param->defer == CALLCHAIN_DEFER_NO)
+		evsel->cfi = CALLCHAIN_CFI_NO;
 }
 
 static bool evsel__can_defer_callchain(struct evsel *evsel)
@@ -311,6 +349,50 @@ void evlist__config_defer_output(struct evlist *evlist, const struct record_opts
 		evlist__for_each_entry(evlist, evsel)
 			evsel__set_sample_bit(evsel, TIME);
 	}
+}
+
+/* The strongest word of those events whose callchains can go by tables */
+static enum callchain_cfi_mode evlist__cfi(struct evlist *evlist)
+{
+	enum callchain_cfi_mode mode = CALLCHAIN_CFI_NO;
+	struct evsel *evsel;
+
+	evlist__for_each_entry(evlist, evsel) {
+		if (!evsel__can_defer_callchain(evsel))
+			continue;
+		if (evsel->cfi == CALLCHAIN_CFI_YES)
+			return CALLCHAIN_CFI_YES;
+		if (evsel->cfi == CALLCHAIN_CFI_AUTO)
+			mode = CALLCHAIN_CFI_AUTO;
+	}
+	return mode;
+}
+
+/**
+ * evlist__wants_cfi - are user callchains to be unwound by tables?
+ * @evlist: events, configured
+ *
+ * Return: whether one of the events wants it. They are for all, then.
+ */
+bool evlist__wants_cfi(struct evlist *evlist)
+{
+	return evlist__cfi(evlist) != CALLCHAIN_CFI_NO;
+}
+
+/**
+ * evlist__no_cfi - say why there are no tables
+ * @evlist: events, configured, that want them
+ * @why: the reason
+ *
+ * It is told with -v, or to who has asked for tables by name.
+ */
+void evlist__no_cfi(struct evlist *evlist, const char *why)
+{
+	if (evlist__cfi(evlist) == CALLCHAIN_CFI_YES)
+		pr_warning("WARNING: No unwinding tables, user callchains go by frame pointers: %s\n",
+			   why);
+	else if (evlist__wants_cfi(evlist))
+		pr_debug("No unwinding tables, user callchains go by frame pointers: %s\n", why);
 }
 
 /**

@@ -165,7 +165,11 @@ test_words()
 		     "nodefer,lbr:'nodefer' does not go with 'lbr': expected it with 'fp'" \
 		     "fp,defer,nodefer:'defer' and 'nodefer' .*: expected one of them" \
 		     "fp,defer,dwarf:invalid argument 'dwarf': expected only one of .*" \
-		     "defer,x:invalid argument 'x': expected a frame count, 'defer' or 'nodefer'"
+		     "dwarf,cfi:'cfi' does not go with 'dwarf': expected it with 'fp'" \
+		     "nocfi,lbr:'nocfi' does not go with 'lbr': expected it with 'fp'" \
+		     "cfi,nocfi:'cfi' and 'nocfi' .*: expected one of them" \
+		     "nodefer,cfi:'nodefer' and 'cfi' .*: expected one of them" \
+		     "defer,x:invalid argument 'x': expected a frame count, 'defer', .* or 'nocfi'"
 	do
 		said=${words#*:}
 		words=${words%%:*}
@@ -258,6 +262,16 @@ test_fallback()
 	else
 		fail "Callchains without deferral"
 	fi
+
+	# Tables are for kernels that take them
+	record -v -g -e cpu-clock,task-clock -- true || return 0
+	check_messages "-v says why there are no tables" "^No unwinding tables, " 1
+	record --call-graph fp,cfi -e cpu-clock,task-clock -- true || return 0
+	check_messages "Warning when tables are asked for by name" \
+		"^WARNING: No unwinding tables, " 1
+	check_bits "Recorded as before, tables asked for by name" 00 00
+	record -v --call-graph fp,nocfi -e cpu-clock,task-clock -- true || return 0
+	check_messages "Tables not looked for when forbidden" "unwinding tables" 0
 
 	# Other kernels may have the attribute bits, but not kernel.perf_event_defer
 	if ! has_bits; then
