@@ -20,6 +20,11 @@ CHECKPATCH_EXEMPT = (
     ("EMBEDDED_FILENAME", "Kconfig"),
     ("SPDX_LICENSE_TAG", "tools/perf/tests/shell/"),
     ("CAMELCASE", "tools/perf/tests/fuzz-session.c"),
+    # the names of libelf and libdw
+    ("CAMELCASE", "tools/perf/util/cfi-"),
+    ("CAMELCASE", "tools/perf/tests/cfi-table.c"),
+    # a regular expression of the base
+    ("LONG_LINE", "tools/perf/trace/beauty/perf_ioctl.sh"),
     # the formats of inttypes.h, as all of perf has them
     ("CAMELCASE", "tools/perf/util/callchain-defer.c"),
     # code of the base that moves, or gets an argument, keeps its form

@@ -156,7 +156,7 @@ static bool dwarf_reg(Dwarf_Frame *frame, int reg, u64 cfa, u64 pc, u64 *value, 
 	if (dwarf_frame_register(frame, reg, mem, &ops, &nr))
 		return false;
 	if (!nr) {
-		*undefined = ops != NULL;
+		*undefined = ops;
 		*value = reg_value(reg, pc);
 		return true;
 	}

@@ -8,7 +8,6 @@
  * to meanwhile.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/auxv.h>

@@ -20,9 +20,10 @@
 
 #define DEPTH_MAX	32
 
-static const char library_dirs[] =
-	"/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib64:/usr/lib64:/lib:/usr/lib:"
-	"/usr/local/lib/x86_64-linux-gnu:/usr/local/lib64:/usr/local/lib";
+static const char * const library_dirs[] = {
+	"/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib64:/usr/lib64:/lib:/usr/lib",
+	"/usr/local/lib/x86_64-linux-gnu:/usr/local/lib64:/usr/local/lib",
+};
 
 struct needed {
 	struct strlist	*seen;
@@ -67,15 +68,23 @@ static bool find_in(char *path, size_t size, const char *dirs, const char *name,
 static void visit_library(struct needed *n, const char *name, const char *dirs, const char *user)
 {
 	char path[PATH_MAX];
+	size_t i;
 
 	if (strchr(name, '/')) {
 		visit(n, name);
 		return;
 	}
 	if (find_in(path, sizeof(path), getenv("LD_LIBRARY_PATH"), name, NULL) ||
-	    find_in(path, sizeof(path), dirs, name, user) ||
-	    find_in(path, sizeof(path), library_dirs, name, NULL))
+	    find_in(path, sizeof(path), dirs, name, user)) {
 		visit(n, path);
+		return;
+	}
+	for (i = 0; i < ARRAY_SIZE(library_dirs); i++) {
+		if (find_in(path, sizeof(path), library_dirs[i], name, NULL)) {
+			visit(n, path);
+			return;
+		}
+	}
 }
 
 static void visit_dynamic(struct needed *n, Elf *elf, Elf_Scn *scn, const GElf_Shdr *shdr,

@@ -16,7 +16,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -139,7 +138,8 @@ static bool is_file_path(const char *path)
 
 static void add_item(struct cfi_record *record, pid_t pid, const char *path)
 {
-	struct item *item = malloc(sizeof(*item) + strlen(path) + 1);
+	size_t size = strlen(path) + 1;
+	struct item *item = malloc(sizeof(*item) + size);
 	struct stat st;
 	bool is_wanted = true;
 
@@ -147,7 +147,7 @@ static void add_item(struct cfi_record *record, pid_t pid, const char *path)
 		return;
 	item->fd = *path ? open_path(pid, path, &st) : -1;
 	item->pid = pid;
-	strcpy(item->path, path);
+	memcpy(item->path, path, size);
 	if (*path && item->fd < 0) {
 		free(item);
 		return;
@@ -571,8 +571,9 @@ void cfi_record__stop(struct cfi_record *record)
 	pthread_join(record->thread, NULL);
 
 	install = &record->install;
-	pr_debug("cfi: tables of %u files made in %" PRIu64 " ms, %u loaded, %u known to the kernel, %u failed; %" PRIu64 " bytes, %" PRIu64 " rows that no table can say\n",
-		 install->nr_made, install->made_ns / NSEC_PER_MSEC, install->nr_loaded,
-		 install->nr_known, install->nr_failed, install->size, install->nr_unsaid);
+	pr_debug("cfi: tables of %u files made in %llu ms, %u loaded, %u known to the kernel, %u failed; %llu bytes, %llu rows that no table can say\n",
+		 install->nr_made, (unsigned long long)install->made_ns / NSEC_PER_MSEC,
+		 install->nr_loaded, install->nr_known, install->nr_failed,
+		 (unsigned long long)install->size, (unsigned long long)install->nr_unsaid);
 	cfi_record__delete(record);
 }

@@ -74,7 +74,8 @@ static bool parse_linear(struct linear *l, const Dwarf_Op *ops, size_t nr)
 			return false;
 		}
 	}
-	return l->base != SFRAME_BASE_NONE && (l->base == SFRAME_BASE_CFA || l->reg <= SFRAME_REG_MAX);
+	return l->base == SFRAME_BASE_CFA ||
+	       (l->base == SFRAME_BASE_REG && l->reg <= SFRAME_REG_MAX);
 }
 
 static bool set_rule(struct sframe_rule *rule, enum sframe_base base, u64 reg, bool deref,

@@ -19,7 +19,7 @@ enum callchain_defer_mode {
 /* Are programs without frame pointers unwound by tables that perf gives to the kernel? */
 enum callchain_cfi_mode {
 	CALLCHAIN_CFI_AUTO,	/* where callchains are deferred and the kernel takes tables */
-	CALLCHAIN_CFI_YES,	/* asked for by name: the same, also where deferral is off, or warn */
+	CALLCHAIN_CFI_YES,	/* asked for by name: also where deferral is off, else warn */
 	CALLCHAIN_CFI_NO,	/* forbidden */
 };
 

@@ -10,7 +10,7 @@
 #define SFRAME_MAGIC		0xdee2
 #define SFRAME_VERSION_3	3
 #define SFRAME_F_SORTED		0x1	/* functions are sorted by their start */
-#define SFRAME_F_START_PCREL	0x4	/* a start is relative to its own field, not to the section */
+#define SFRAME_F_START_PCREL	0x4	/* a start is relative to its field, not to the section */
 #define SFRAME_ABI_AMD64	3
 #define SFRAME_RA_OFFSET	-8	/* return address from CFA, on AMD64 */
 
