@@ -435,12 +435,12 @@ static void add_targets(struct cfi_record *record, struct evlist *evlist,
 
 	if (program)
 		cfi_needed__for_each(program, add_needed, record);
-
-	if (target__has_cpu(&copy)) {
+	if (target__has_cpu(&copy))
 		add_item(record, -1, "");
+	if (program || target__has_cpu(&copy))
 		return;
-	}
-	for (i = 0; !program && i < perf_thread_map__nr(evlist->core.threads); i++) {
+
+	for (i = 0; i < perf_thread_map__nr(evlist->core.threads); i++) {
 		pid_t pid = perf_thread_map__pid(evlist->core.threads, i);
 
 		if (pid > 0)
@@ -519,6 +519,9 @@ struct cfi_record *cfi_record__start(struct evlist *evlist, const struct target 
 
 	if (!evlist__wants_cfi(evlist))
 		return NULL;
+	/* What runs while others are profiled is not profiled itself */
+	if (target__has_task(&copy))
+		program = NULL;
 
 	err = perf_can_set_cfi();
 	if (!err && !evlist__defers_callchains(evlist))
