@@ -6,11 +6,10 @@
  * it could not read. In a context that may sleep unwind_user_bring() then brings that
  * page, and the walk starts again.
  *
- * A stack is walked by methods. They stand in an array, the most trusted one first. For
- * each frame they are asked in that order, and the first that can step takes it. The
- * first method may take several frames at once; a later one takes one frame, and then
- * the first one is asked again. Today there is one method, frame pointers, so a whole
- * stack is one call, inside of one user access window.
+ * While there are unwinding tables, table_walk.c chooses for each frame between a row of
+ * a table and the frame pointer. While there are none, and for 32-bit code, all frames
+ * are taken by frame pointer, here: a whole stack is one call, inside of one user access
+ * window.
  *
  * User memory is not to be trusted. Each frame record has to lie above the one before,
  * so a walk always ends. It stops at the first record that cannot be part of a chain.
@@ -104,8 +103,7 @@ bool unwind_user_bring(unsigned long addr)
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_user_bring);
 
-/* Read a word outside of the window. False: it cannot be read without a fault. */
-static bool read_word(struct unwind_user_state *state, unsigned long addr, u64 *word)
+bool unwind_user_word(struct unwind_user_state *state, unsigned long addr, u64 *word)
 {
 	u32 low;
 
@@ -133,8 +131,8 @@ static noinline void fp_find_absent(struct unwind_user_state *state)
 	unsigned long record = state->cfa - ARCH_UNWIND_USER_RECORD_WORDS * state->word;
 	u64 word;
 
-	if (read_word(state, record, &word))
-		read_word(state, record + state->word, &word);
+	if (unwind_user_word(state, record, &word))
+		unwind_user_word(state, record + state->word, &word);
 }
 
 /*
@@ -254,37 +252,6 @@ static unsigned int fp_walk(struct unwind_user_state *state,
 }
 
 /*
- * A method steps over at most @max frames and stores their return addresses. It returns
- * the number of frames, 0 if it cannot step from here.
- */
-typedef unsigned int (*unwind_user_method_t)(struct unwind_user_state *state,
-					     unsigned long *entries,
-					     unsigned int max);
-
-/* The most trusted method first. */
-static const unwind_user_method_t unwind_user_methods[] = {
-	fp_walk,
-};
-
-static unsigned int unwind_user_walk(struct unwind_user_state *state,
-				     unsigned long *entries, unsigned int max)
-{
-	unsigned int nr = 0, step, i;
-
-	do {
-		step = 0;
-		for (i = 0; i < ARRAY_SIZE(unwind_user_methods) && !step; i++) {
-			unsigned int want = i ? 1 : max - nr;
-
-			step = unwind_user_methods[i](state, entries + nr, want);
-		}
-		nr += step;
-	} while (step && nr < max && ARRAY_SIZE(unwind_user_methods) > 1);
-
-	return nr;
-}
-
-/*
  * At its first instruction a function has not made a frame record yet. The return address
  * is on top of the stack, where the call pushed it.
  */
@@ -294,7 +261,7 @@ static unsigned int unwind_user_entry_frame(struct unwind_user_state *state,
 	unsigned long ra;
 	u64 word;
 
-	if (!read_word(state, state->cfa, &word))
+	if (!unwind_user_word(state, state->cfa, &word))
 		return 0;
 	ra = state->word == 8 ? word : user_return_address(state, word);
 	if (!user_text_address(state, ra))
@@ -306,14 +273,22 @@ static unsigned int unwind_user_entry_frame(struct unwind_user_state *state,
 }
 
 #ifdef CONFIG_UPROBES
+/* The address that pending uretprobes have put in place of return addresses, or 0. */
+unsigned long unwind_user_trampoline(void)
+{
+	if (likely(!current->utask) || !current->utask->return_instances)
+		return 0;
+	return uprobe_get_trampoline_vaddr();
+}
+
 /* The return address that the @trampoline in @slot has replaced. */
-static unsigned long real_return(unsigned long trampoline, unsigned long slot,
-				 bool returned)
+unsigned long unwind_user_real_return(unsigned long trampoline, unsigned long slot,
+				      bool returned)
 {
 	unsigned long best = returned ? 0 : ULONG_MAX, real = trampoline;
-	struct return_instance *ri;
+	struct return_instance *ri = current->utask ? current->utask->return_instances : NULL;
 
-	for (ri = current->utask->return_instances; ri; ri = ri->next) {
+	for (; ri; ri = ri->next) {
 		if (unwind_user_is_slot(slot, returned, ri->stack, best)) {
 			best = ri->stack;
 			real = ri->orig_ret_vaddr;
@@ -337,17 +312,17 @@ static noinline void undo_uretprobes(struct unwind_stacktrace *trace,
 	if (!unwind_user_start(&state, regs))
 		return;
 	if (entry == trampoline)
-		trace->entries[0] = real_return(trampoline, state.cfa, true);
+		trace->entries[0] = unwind_user_real_return(trampoline, state.cfa, true);
 
 	for (i = 1; i < trace->nr; i++) {
 		if (!(i == 1 && regs->at_entry ? unwind_user_entry_frame(&state, &entry) :
-						 unwind_user_walk(&state, &entry, 1))) {
+						 fp_walk(&state, &entry, 1))) {
 			/* Another thread has changed the stack since the first walk. */
 			trace->nr = i;
 			break;
 		}
 		trace->entries[i] = entry != trampoline ? entry :
-			real_return(trampoline, state.cfa - state.word, false);
+			unwind_user_real_return(trampoline, state.cfa - state.word, false);
 	}
 }
 #endif
@@ -357,13 +332,12 @@ static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace,
 					const struct unwind_user_regs *regs)
 {
 #ifdef CONFIG_UPROBES
-	unsigned long trampoline;
+	unsigned long trampoline = unwind_user_trampoline();
 	unsigned int i;
 
-	if (likely(!current->utask) || !current->utask->return_instances)
+	if (likely(!trampoline))
 		return;
 
-	trampoline = uprobe_get_trampoline_vaddr();
 	for (i = 0; i < trace->nr; i++) {
 		if (trace->entries[i] == trampoline) {
 			undo_uretprobes(trace, regs, trampoline);
@@ -380,9 +354,9 @@ static void unwind_user_undo_uretprobes(struct unwind_stacktrace *trace,
  * @max:	the most entries to store, 0 to UNWIND_USER_MAX_ENTRIES
  *
  * The first entry is @regs->ip, whatever it is. The others are return addresses in user
- * space. The walk ends with the chain of frame records. It also ends at a record that is
- * below the frame before, is not aligned, cannot be read, or has a return address that
- * is no user address.
+ * space. The walk ends with the chain of frame records, or where an unwinding table knows
+ * of no caller. It also ends at a frame that is below the one before, is not aligned,
+ * cannot be read, or has a return address that is no user address.
  *
  * Context: Any in which the current task's mm is loaded (nmi_uaccess_okay()), NMI
  * included. Does not fault.
@@ -398,14 +372,19 @@ void unwind_user_regs(struct unwind_stacktrace *trace,
 	if (unlikely(!max || !unwind_user_start(&state, regs)))
 		return;
 
+	if (unwind_by_tables(regs)) {
+		trace->nr = unwind_table_walk(&state, regs, trace->entries, max);
+		trace->absent = state.absent;
+		return;
+	}
+
 	trace->entries[trace->nr++] = user_first_entry(&state, regs);
 	/* If the caller is not found the walk ends: the frame record is the caller's. */
 	if (unlikely(regs->at_entry) && max > 1 &&
 	    !unwind_user_entry_frame(&state, &trace->entries[trace->nr++]))
 		trace->nr--;
 	else if (max > trace->nr)
-		trace->nr += unwind_user_walk(&state, trace->entries + trace->nr,
-					      max - trace->nr);
+		trace->nr += fp_walk(&state, trace->entries + trace->nr, max - trace->nr);
 	trace->absent = state.absent;
 
 	unwind_user_undo_uretprobes(trace, regs);

@@ -2,7 +2,9 @@
 #ifndef _KERNEL_UNWIND_USER_H
 #define _KERNEL_UNWIND_USER_H
 
+#include <linux/jump_label.h>
 #include <linux/processor.h>
+#include <linux/sched.h>
 #include <linux/sizes.h>
 #include <linux/unwind_user_types.h>
 
@@ -98,5 +100,52 @@ static inline bool unwind_user_is_slot(unsigned long slot, bool returned,
 		return stack < slot && stack > best;
 	return stack >= slot && stack < best;
 }
+
+/* Read a word outside of the window. False: it cannot be read without a fault. */
+bool unwind_user_word(struct unwind_user_state *state, unsigned long addr, u64 *word);
+
+#ifdef CONFIG_UPROBES
+unsigned long unwind_user_trampoline(void);
+unsigned long unwind_user_real_return(unsigned long trampoline, unsigned long slot,
+				      bool returned);
+#else
+static inline unsigned long unwind_user_trampoline(void)
+{
+	return 0;
+}
+
+static inline unsigned long
+unwind_user_real_return(unsigned long trampoline, unsigned long slot, bool returned)
+{
+	return trampoline;
+}
+#endif
+
+#ifdef CONFIG_UNWIND_TABLES
+DECLARE_STATIC_KEY_FALSE(unwind_tables_key);
+
+bool unwind_row_cache_init(void);
+unsigned int unwind_table_walk(struct unwind_user_state *state,
+			       const struct unwind_user_regs *regs,
+			       unsigned long *entries, unsigned int max);
+
+/* Is there a table that this walk may need? */
+static __always_inline bool unwind_by_tables(const struct unwind_user_regs *regs)
+{
+	return static_branch_unlikely(&unwind_tables_key) && regs->word == 8 && current->mm;
+}
+#else
+static __always_inline bool unwind_by_tables(const struct unwind_user_regs *regs)
+{
+	return false;
+}
+
+static inline unsigned int
+unwind_table_walk(struct unwind_user_state *state, const struct unwind_user_regs *regs,
+		  unsigned long *entries, unsigned int max)
+{
+	return 0;
+}
+#endif
 
 #endif /* _KERNEL_UNWIND_USER_H */

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The bases of the segments of 32-bit code, for a walk of its stack.
+ * What a walk of a user stack needs to know of registers: the bases of the segments of
+ * 32-bit code, and those that unwinding tables name.
  */
 #include <linux/irqflags.h>
 #include <linux/mmu_context.h>
 #include <linux/sched.h>
+#include <linux/sched/task_stack.h>
+#include <linux/stddef.h>
 #include <linux/unwind_user_types.h>
 
 #include <asm/desc.h>
 #include <asm/segment.h>
+#include <asm/sigframe.h>
 #include <asm/tlbflush.h>
 #include <asm/unwind_user.h>
 
@@ -86,3 +90,53 @@ void arch_unwind_user_segments(struct unwind_user_regs *dst, const struct pt_reg
 	dst->ss_base = get_desc_base(ss);
 }
 EXPORT_SYMBOL_IF_KUNIT(arch_unwind_user_segments);
+
+#ifdef CONFIG_UNWIND_TABLES
+/* psABI x86-64, figure 3.36: what the numbers 0 to 15 of DWARF mean. */
+#define SAVED(reg)	offsetof(struct pt_regs, reg)
+static const u8 saved_registers[] = {
+	SAVED(ax), SAVED(dx), SAVED(cx), SAVED(bx), SAVED(si), SAVED(di),
+	SAVED(bp), SAVED(sp), SAVED(r8), SAVED(r9), SAVED(r10), SAVED(r11),
+	SAVED(r12), SAVED(r13), SAVED(r14), SAVED(r15),
+};
+
+/* The same in a signal frame, and the instruction pointer as 16. */
+#define FRAME(reg)	offsetof(struct rt_sigframe, uc.uc_mcontext.reg)
+static const u8 frame_registers[] = {
+	FRAME(ax), FRAME(dx), FRAME(cx), FRAME(bx), FRAME(si), FRAME(di),
+	FRAME(bp), FRAME(sp), FRAME(r8), FRAME(r9), FRAME(r10), FRAME(r11),
+	FRAME(r12), FRAME(r13), FRAME(r14), FRAME(r15), FRAME(ip),
+};
+
+/**
+ * arch_unwind_user_register - another register of the place where a walk starts
+ * @from:	the registers that the walk starts from
+ * @nr:		the register's number in DWARF, 0 to 15
+ * @value:	set
+ *
+ * Context: Any, NMI included.
+ * Return: whether the task's user registers are still those of @from.
+ */
+bool arch_unwind_user_register(const struct unwind_user_regs *from, unsigned int nr,
+			       unsigned long *value)
+{
+	const struct pt_regs *regs = task_pt_regs(current);
+
+	if (regs->ip != from->ip || regs->sp != from->sp || regs->bp != from->fp)
+		return false;
+	*value = *(const unsigned long *)((const char *)regs + saved_registers[nr]);
+	return true;
+}
+
+/**
+ * arch_unwind_sigframe - where a signal frame has a register
+ * @nr:		the register's number in DWARF, or 16 for the instruction pointer
+ *
+ * Return: the offset in bytes from the stack pointer of a handler that has returned.
+ */
+unsigned int arch_unwind_sigframe(unsigned int nr)
+{
+	/* The handler has taken its return address from the frame. */
+	return frame_registers[nr] - sizeof_field(struct rt_sigframe, pretcode);
+}
+#endif

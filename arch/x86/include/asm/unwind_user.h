@@ -2,6 +2,7 @@
 #ifndef _ASM_X86_UNWIND_USER_H
 #define _ASM_X86_UNWIND_USER_H
 
+#include <linux/mm_types.h>
 #include <linux/sched.h>
 #include <linux/thread_info.h>
 #include <linux/uaccess.h>
@@ -164,6 +165,68 @@ arch_unwind_user_record(unsigned long *fp, const unsigned int word)
 			     :
 			     : "memory");
 	return ra;
+}
+
+/**
+ * arch_unwind_user_word - read a word of a 64-bit stack inside the window
+ * @slot:	its address, in words
+ *
+ * Return: the word, 0 if it cannot be read.
+ */
+static __always_inline unsigned long arch_unwind_user_word(unsigned long slot)
+{
+	unsigned long word;
+
+	asm volatile("1:	movq	(,%[slot],8), %[word]\n"
+		     "2:\n"
+		     _ASM_EXTABLE_TYPE(1b, 2b, UNWIND_CLEAR_AX)
+		     : [word] "=a" (word)
+		     : [slot] "r" (slot)
+		     : "memory");
+	return word;
+}
+
+/**
+ * arch_unwind_user_frame - read two words of a 64-bit stack inside the window
+ * @slot:	where the return address is, in words
+ * @fp:		where the caller's frame pointer is, in words. Set to the frame pointer,
+ *		in bytes.
+ *
+ * Return: the return address, 0 if one of the words cannot be read.
+ */
+static __always_inline unsigned long
+arch_unwind_user_frame(unsigned long slot, unsigned long *fp)
+{
+	unsigned long ra;
+
+	asm volatile("1:	movq	(,%[slot],8), %[ra]\n"
+		     "2:	movq	(,%[fp],8), %[fp]\n"
+		     "3:\n"
+		     _ASM_EXTABLE_TYPE(1b, 3b, UNWIND_CLEAR_AX)
+		     _ASM_EXTABLE_TYPE(2b, 3b, UNWIND_CLEAR_AX)
+		     : [fp] "+r" (*fp), [ra] "=&a" (ra)
+		     : [slot] "r" (slot)
+		     : "memory");
+	return ra;
+}
+
+bool arch_unwind_user_register(const struct unwind_user_regs *from, unsigned int nr,
+			       unsigned long *value);
+unsigned int arch_unwind_sigframe(unsigned int nr);
+
+/**
+ * arch_unwind_vdso - which image of the vDSO is mapped at an address
+ * @mm:		whose memory
+ * @start:	where the mapping starts
+ *
+ * Context: Any.
+ * Return: a pointer that names the image, NULL if @start is not where the vDSO is.
+ */
+static inline const void *arch_unwind_vdso(const struct mm_struct *mm, unsigned long start)
+{
+	if (!start || start != (unsigned long)READ_ONCE(mm->context.vdso))
+		return NULL;
+	return READ_ONCE(mm->context.vdso_image);
 }
 
 /**
