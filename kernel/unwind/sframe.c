@@ -277,7 +277,7 @@ static void make_steps(struct unwind_sframe *sframe, size_t size, u32 *steps)
  * @sframe:	set to what the other functions need; it points into @section
  * @section:	the section; must not change as long as @sframe is used
  * @size:	its size in bytes
- * @steps:	memory for UNWIND_SFRAME_STEPS(@size) + 1 of them, with @section
+ * @steps:	memory for UNWIND_SFRAME_STEPS(@size) of them, with @section
  *
  * The section has to be of version 3, for AMD64, sorted, with starts that are file
  * offsets; its functions do not overlap and span less than 4 GiB; each has at most

@@ -12,8 +12,8 @@
 /* The largest section: a place in it has 26 bits in a row. */
 #define UNWIND_SFRAME_MAX_SIZE	SZ_64M
 
-/* How many steps there may be for a section of @size bytes, and places for them. */
-#define UNWIND_SFRAME_STEPS(size)	((size) / 64 + 1)
+/* How many places there are for steps of a section of @size bytes: two for the smallest. */
+#define UNWIND_SFRAME_STEPS(size)	((size) / 64 + 2)
 
 /**
  * struct unwind_sframe - an SFrame section that has been checked
@@ -47,7 +47,7 @@ struct unwind_sframe {
  *	bits 32-63	the offset of the slot
  *
  * Every other row puts the slot far below the stack pointer, where none can be. It has a
- * kind, and bits 0-15 and 24-31 have the place of its info byte in unwind_sframe::rows, in
+ * kind, and bits 0-15 and 22-31 have the place of its info byte in unwind_sframe::rows, in
  * two parts.
  */
 #define UNWIND_ROW_SP		BIT_ULL(16)

@@ -15,7 +15,7 @@
 static int check(struct kunit *test, struct unwind_sframe *sframe, const u8 *data, size_t size)
 {
 	u8 *copy = kunit_kmalloc(test, max(size, 1UL), GFP_KERNEL);
-	u32 *steps = kunit_kmalloc_array(test, UNWIND_SFRAME_STEPS(size) + 1, sizeof(*steps),
+	u32 *steps = kunit_kmalloc_array(test, UNWIND_SFRAME_STEPS(size), sizeof(*steps),
 					 GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, copy);
@@ -258,6 +258,27 @@ static void sframe_functions(struct kunit *test)
 	}
 }
 
+/* The smallest sections: one function of any size, without a row and with one. */
+static void sframe_smallest(struct kunit *test)
+{
+	unsigned int bits;
+
+	for (bits = 0; bits < 32; bits++) {
+		struct section *s = new_section(test);
+		struct unwind_sframe sframe;
+		u64 last = 0x1000 + BIT_ULL(bits) - 1;
+
+		add_function(s, 0x1000, 1U << bits, 0, 0, 0);
+		check_good(test, &sframe, s);
+		KUNIT_EXPECT_EQ(test, UNWIND_ROW_END, unwind_sframe_row(&sframe, last));
+		add_row(s, 0, true, 8);
+		check_good(test, &sframe, s);
+		KUNIT_EXPECT_EQ(test, unwind_row(true, 8), unwind_sframe_row(&sframe, last));
+		expect_gap(test, &sframe, last + 1, last + 1, U64_MAX);
+		kunit_kfree(test, s);
+	}
+}
+
 /* The outermost frame, and signal frames. */
 static void sframe_kinds(struct kunit *test)
 {
@@ -448,6 +469,7 @@ static struct kunit_case unwind_sframe_cases[] = {
 	KUNIT_CASE(sframe_flexible),
 	KUNIT_CASE(sframe_mask),
 	KUNIT_CASE(sframe_functions),
+	KUNIT_CASE(sframe_smallest),
 	KUNIT_CASE(sframe_kinds),
 	KUNIT_CASE(sframe_bad_bytes),
 	KUNIT_CASE(sframe_bad_functions),

@@ -84,7 +84,7 @@ EXPORT_SYMBOL_IF_KUNIT(unwind_table_find);
  */
 struct unwind_table *unwind_table_new(size_t size)
 {
-	const size_t steps = (UNWIND_SFRAME_STEPS(size) + 1) * sizeof(u32);
+	const size_t steps = UNWIND_SFRAME_STEPS(size) * sizeof(u32);
 	const size_t all = struct_size_t(struct unwind_table, section, ALIGN(size, 4)) + steps;
 	struct unwind_table *table;
 
