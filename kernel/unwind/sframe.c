@@ -16,6 +16,7 @@
 #include <linux/errno.h>
 #include <linux/limits.h>
 #include <linux/minmax.h>
+#include <linux/nospec.h>
 #include <linux/overflow.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
@@ -330,10 +331,14 @@ int unwind_sframe_check(struct unwind_sframe *sframe, const u8 *section, size_t 
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_sframe_check);
 
-/* The last function that starts at @offset or below; there is one. */
+/*
+ * The last function that starts at @offset or below; there is one. User space chooses @offset,
+ * and what is read by it is the next index. So it is bounded also when the CPU speculates.
+ */
 static __always_inline const u8 *find_function(const struct unwind_sframe *sframe, u64 offset)
 {
-	const u32 *step = sframe->steps + ((offset - sframe->first) >> sframe->shift);
+	const u32 *step = sframe->steps +
+			  (array_index_nospec(offset - sframe->first, sframe->span) >> sframe->shift);
 	const u8 *function = sframe->functions + (u64)step[0] * FUNCTION_SIZE, *middle;
 	u32 nr = step[1] - step[0] + 1;
 
