@@ -39,7 +39,7 @@ DEFINE_STATIC_KEY_FALSE(unwind_tables_key);
 
 /* Guards changes of the hash, the counts and what follows. */
 static DEFINE_MUTEX(unwind_tables_mutex);
-static DEFINE_HASHTABLE(unwind_tables, 8);
+static DEFINE_HASHTABLE(unwind_tables, 10);
 
 /* Bytes of all tables. */
 static u64 tables_charge;
@@ -101,12 +101,23 @@ struct unwind_table *unwind_table_new(size_t size)
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_table_new);
 
+/* The numbers of inodes may be chosen, so that all tables come into one chain. */
+static bool chain_is_full(const struct unwind_key *key)
+{
+	const struct unwind_table *table;
+	unsigned int nr = 0;
+
+	hlist_for_each_entry(table, key_head(key), node)
+		nr++;
+	return nr >= UNWIND_TABLES_CHAIN;
+}
+
 static int table_insert(struct unwind_table *table, const struct unwind_key *key, u64 limit)
 {
 	lockdep_assert_held(&unwind_tables_mutex);
 
 	if (tables_charge + table->charge > limit ||
-	    tables_number + table->sframe.span < tables_number)
+	    tables_number + table->sframe.span < tables_number || chain_is_full(key))
 		return -ENOSPC;
 	if (!unwind_row_cache_init())
 		return -ENOMEM;
@@ -133,7 +144,8 @@ static int table_insert(struct unwind_table *table, const struct unwind_key *key
  * Return: 0, and the caller owns @table and calls unwind_table_put() some time. Or
  * * -EINVAL - the section is bad
  * * -EEXIST - the file has another table
- * * -ENOSPC - the limit is reached, or all numbers are given out
+ * * -ENOSPC - the limit is reached, or all numbers are given out, or there are too many
+ *   tables of files with such an inode number
  * * -ENOMEM
  * * -EINTR - the task is killed
  * and the caller frees @table.

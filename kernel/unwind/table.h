@@ -57,6 +57,9 @@ struct unwind_table {
 	u8			section[] __aligned(4);
 };
 
+/* The most tables in one chain of the hash: a walk may look at all of them, in an NMI. */
+#define UNWIND_TABLES_CHAIN	64
+
 /* A larger gap between functions is code that follows frame pointers. */
 #define UNWIND_GAP_MAX		SZ_64K
 

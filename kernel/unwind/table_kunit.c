@@ -594,6 +594,42 @@ static void table_registry(struct kunit *test)
 		KUNIT_EXPECT_NULL(test, unwind_table_find(&key));
 }
 
+/* Keys of one device and inode number are in one chain, which has an end. */
+static void table_chain(struct kunit *test)
+{
+	const struct section *s = code_section(test);
+	struct unwind_table *table = NULL;
+	struct unwind_key key = {};
+	unsigned int i;
+	int err;
+
+	for (i = 0; i <= UNWIND_TABLES_CHAIN; i++) {
+		key.generation = i;
+		table = unwind_table_new(s->size);
+		KUNIT_ASSERT_NOT_NULL(test, table);
+		memcpy(table->section, s->data, s->size);
+		err = unwind_table_add(&key, &table, LIMIT);
+		if (err)
+			break;
+		KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, put_table, table));
+	}
+	KUNIT_EXPECT_EQ(test, UNWIND_TABLES_CHAIN, i);
+	KUNIT_ASSERT_EQ(test, -ENOSPC, err);
+	kvfree(table);
+
+	/* Another one has room. */
+	key.inode = 1;
+	table = unwind_table_new(s->size);
+	KUNIT_ASSERT_NOT_NULL(test, table);
+	memcpy(table->section, s->data, s->size);
+	err = unwind_table_add(&key, &table, LIMIT);
+	KUNIT_EXPECT_EQ(test, 0, err);
+	if (err)
+		kvfree(table);
+	else
+		unwind_table_put(table);
+}
+
 /* Each part of the key, and a walk that comes later. */
 static void table_keys(struct kunit *test)
 {
@@ -663,6 +699,7 @@ static struct kunit_case unwind_table_cases[] = {
 	KUNIT_CASE(table_mappings),
 	KUNIT_CASE(table_many_mappings),
 	KUNIT_CASE(table_registry),
+	KUNIT_CASE(table_chain),
 	KUNIT_CASE(table_keys),
 	KUNIT_CASE(table_loaded_again),
 	{}
