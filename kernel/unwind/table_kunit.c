@@ -557,12 +557,13 @@ static void table_registry(struct kunit *test)
 		KUNIT_EXPECT_PTR_EQ(test, (const struct unwind_table *)first,
 				    unwind_table_find(&key));
 
-	/* Another one, a longer one, a bad one. */
-	s->data[HEADER + 8]++;
+	/* A bad one, another one (its last function is larger), a longer one. */
+	s->data[2]++;
 	KUNIT_EXPECT_EQ(test, -EINVAL, load(test, file, s, LIMIT, &table));
-	s->data[HEADER + 8] -= 2;
+	s->data[2]--;
+	s->data[HEADER + (s->nr - 1) * FUNCTION + 8]++;
 	KUNIT_EXPECT_EQ(test, -EEXIST, load(test, file, s, LIMIT, &table));
-	s->data[HEADER + 8]++;
+	s->data[HEADER + (s->nr - 1) * FUNCTION + 8]--;
 	s->size++;
 	KUNIT_EXPECT_EQ(test, -EEXIST, load(test, file, s, LIMIT, &table));
 	s->size--;

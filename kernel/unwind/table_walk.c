@@ -334,6 +334,7 @@ unsigned int unwind_table_walk(struct unwind_user_state *state,
 	const unsigned long limit = TASK_SIZE_MAX / 8 - 1;
 	unsigned long sp = ror64(regs->sp, 3), fp = ror64(regs->fp, 3);
 	unsigned long *entry = entries, *end = entries + max, *fresh = entries + 1;
+	/* Any CPU's cache would do: what is read is found to be right, or of no use. */
 	struct row_slot *cache = raw_cpu_ptr(row_cache), *cached;
 	unsigned long start = 0, size = 0, number = 0, text = state->text;
 	unsigned long addr, rel, slot, fp_slot, ra;
@@ -386,8 +387,8 @@ again:
 		key = row_key(number + rel);
 		cached = row_slot(cache, key);
 		row = READ_ONCE(cached->row);
-		/* Read once as well, but as an operand: only this CPU writes it. */
-		if (unlikely((key ^ row) != cached->key_row))
+		/* A word of another entry, or half of one, is not right for this row. */
+		if (unlikely((key ^ row) != data_race(cached->key_row)))
 			row = row_miss(&walk, addr, cached, key);
 step:
 		slot = (row & UNWIND_ROW_SP ? sp : fp) + unwind_row_slot(row);

@@ -217,6 +217,9 @@ def add_failures(guests):
     # no other test has as many tracepoints come and go
     add_program(guests, "fuzz_events", str(seconds),
                 options=["--patches-code"], timeout=2 * seconds + 600)
+    # the first table and the last one switch a static key
+    add_program(guests, "fuzz_tables", str(seconds),
+                options=["--patches-code"], timeout=2 * seconds + 600)
 
 
 def guests_of(kernel, *adding):

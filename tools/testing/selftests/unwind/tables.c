@@ -157,7 +157,7 @@ TEST_F(tables, each_instruction)
 		ut_close(&self->s);
 		memset(&self->s, 0, sizeof(self->s));
 	}
-	EXPECT_EQ(28, i);
+	EXPECT_EQ(29, i);
 }
 
 /* A handler interrupts the system call; on this stack, and on another one. */
