@@ -161,14 +161,10 @@ static unsigned int check_rule(const u8 *row, unsigned int i, bool cfa)
 }
 
 /* @row is its info byte; all of it is in the section. */
-static bool check_row(const u8 *row, bool flexible)
+static bool check_flexible(const u8 *row)
 {
 	unsigned int words = INFO_WORDS(*row), used = 0, n, rule;
 
-	if (*row & INFO_MANGLED)
-		return false;
-	if (!flexible)
-		return words <= 2;
 	if (!words)
 		return true;
 	for (rule = 0; rule < 3; rule++) {
@@ -180,40 +176,56 @@ static bool check_row(const u8 *row, bool flexible)
 	return used >= words;
 }
 
+/* Check @nr rows from @row to @end, whose starts have the size @type. */
+static __always_inline bool check_rows(const u8 *row, const u8 *end, unsigned int nr,
+				       bool flexible, const unsigned int type)
+{
+	s64 start, before = -1;
+	u8 info;
+
+	for (; nr; nr--) {
+		if (end - row < (1 << type) + 1)
+			return false;
+		start = row_start(row, type);
+		row += 1 << type;
+		info = *row;
+		if (start <= before || info & INFO_MANGLED || INFO_SIZE(info) > 2 ||
+		    end - row < row_size(info))
+			return false;
+		if (flexible ? !check_flexible(row) : INFO_WORDS(info) > 2)
+			return false;
+		before = start;
+		row += row_size(info);
+	}
+	return true;
+}
+
 /* Check the rows of a function, and return their number in @nr. */
 static bool check_function(const u8 *rows, u32 len, u32 attr, unsigned int *nr)
 {
-	u32 start, before = 0, pos;
-	unsigned int type, i;
-	u8 info, info2, rep;
+	const u8 *row = rows + attr + ATTR_SIZE, *end = rows + len;
+	u8 info, info2;
 
 	if (len < ATTR_SIZE || attr > len - ATTR_SIZE)
 		return false;
 	*nr = get_unaligned_le16(rows + attr);
 	info = rows[attr + 2];
 	info2 = rows[attr + 3];
-	rep = rows[attr + 4];
-	type = info & ATTR_TYPE;
-
-	if (*nr > UNWIND_SFRAME_MAX_ROWS || type > 2 ||
-	    info & ~(ATTR_TYPE | ATTR_MASK | ATTR_SIGNAL) || info2 & ~ATTR2_FLEXIBLE ||
-	    (info & ATTR_MASK && !rep))
+	if (*nr > UNWIND_SFRAME_MAX_ROWS || info2 & ~ATTR2_FLEXIBLE ||
+	    info & ~(ATTR_TYPE | ATTR_MASK | ATTR_SIGNAL) ||
+	    (info & ATTR_MASK && !rows[attr + 4]))
 		return false;
 
-	for (i = 0, pos = attr + ATTR_SIZE; i < *nr; i++) {
-		if (len - pos < (1U << type) + 1)
-			return false;
-		start = row_start(rows + pos, type);
-		pos += 1U << type;
-		if (i && start <= before)
-			return false;
-		before = start;
-		if (INFO_SIZE(rows[pos]) > 2 || len - pos < row_size(rows[pos]) ||
-		    !check_row(rows + pos, info2 & ATTR2_FLEXIBLE))
-			return false;
-		pos += row_size(rows[pos]);
+	switch (info & ATTR_TYPE) {
+	case 0:
+		return check_rows(row, end, *nr, info2, 0);
+	case 1:
+		return check_rows(row, end, *nr, info2, 1);
+	case 2:
+		return check_rows(row, end, *nr, info2, 2);
+	default:
+		return false;
 	}
-	return true;
 }
 
 /*

@@ -74,6 +74,11 @@ static struct row_slot __percpu *row_cache;
  * @regs:	where the walk started
  * @range:	the memory around @addr
  * @trampoline:	the one of uretprobes, 0 if there is none
+ * @number:	the number of @range's start, for the cache of rows
+ * @text:	size of what may hold code, 0 to have each return address looked at
+ * @limit:	the last word of user space
+ * @cache:	the cache of rows. Any CPU's would do: what is read is found to be right, or
+ *		of no use.
  * @next:	the next of @ranges to be replaced
  * @nr_ranges:	how many there are
  * @ranges:	memory that has been looked up
@@ -89,6 +94,10 @@ struct table_walk {
 	const struct unwind_user_regs	*regs;
 	struct unwind_range		*range;
 	unsigned long			trampoline;
+	unsigned long			number;
+	unsigned long			text;
+	unsigned long			limit;
+	struct row_slot			*cache;
 	unsigned int			next;
 	unsigned int			nr_ranges;
 	struct unwind_range		ranges[MAX_RANGES];
@@ -329,17 +338,15 @@ unsigned int unwind_table_walk(struct unwind_user_state *state,
 {
 	/*
 	 * Addresses of the stack are in words, by a rotation: one that is not aligned
-	 * becomes a large number, and fails at the limit as do those of the kernel.
+	 * becomes a large number, and fails at the limit as do those of the kernel. What
+	 * is in @walk is read as an operand, and takes no instruction of its own.
 	 */
-	const unsigned long limit = TASK_SIZE_MAX / 8 - 1;
 	unsigned long sp = ror64(regs->sp, 3), fp = ror64(regs->fp, 3);
 	unsigned long *entry = entries, *end = entries + max, *fresh = entries + 1;
-	/* Any CPU's cache would do: what is read is found to be right, or of no use. */
-	struct row_slot *cache = raw_cpu_ptr(row_cache), *cached;
-	unsigned long start = 0, size = 0, number = 0, text = state->text;
-	unsigned long addr, rel, slot, fp_slot, ra;
+	unsigned long start = 0, size = 0, addr, rel, slot, fp_slot, ra;
 	struct table_walk walk __uninitialized;
 	const struct unwind_range *range;
+	struct row_slot *cached;
 	u64 key, row;
 
 	walk.state = state;
@@ -348,11 +355,14 @@ unsigned int unwind_table_walk(struct unwind_user_state *state,
 	walk.signals = 0;
 	walk.next = 0;
 	walk.nr_ranges = 0;
+	walk.number = 0;
+	walk.text = state->text;
+	walk.limit = TASK_SIZE_MAX / 8 - 1;
+	walk.cache = raw_cpu_ptr(row_cache);
 	walk.trampoline = unwind_user_trampoline();
 	addr = regs->ip;
 	if (unlikely(walk.trampoline)) {
-		/* Have each return address looked at. */
-		text = 0;
+		walk.text = 0;
 		if (addr == walk.trampoline)
 			addr = unwind_user_real_return(addr, regs->sp, true);
 	}
@@ -380,12 +390,12 @@ again:
 			}
 			start = range->start;
 			size = range->size;
-			number = range->number;
+			walk.number = range->number;
 			rel = addr - start;
 		}
 
-		key = row_key(number + rel);
-		cached = row_slot(cache, key);
+		key = row_key(walk.number + rel);
+		cached = row_slot(walk.cache, key);
 		row = READ_ONCE(cached->row);
 		/* A word of another entry, or half of one, is not right for this row. */
 		if (unlikely((key ^ row) != data_race(cached->key_row)))
@@ -393,7 +403,7 @@ again:
 step:
 		slot = (row & UNWIND_ROW_SP ? sp : fp) + unwind_row_slot(row);
 		/* 0 if it is no user address. */
-		slot = arch_unwind_user_index(slot, limit);
+		slot = arch_unwind_user_index(slot, walk.limit);
 		if (unlikely(slot < sp)) {
 			if (entry != fresh && !unwind_row_is_other(row))
 				break;
@@ -411,7 +421,7 @@ step:
 			ra = arch_unwind_user_word(slot);
 			arch_unwind_user_end();
 		}
-		if (unlikely(ra - FIRST_TEXT >= text)) {
+		if (unlikely(ra - FIRST_TEXT >= walk.text)) {
 			if (ra && ra == walk.trampoline)
 				ra = unwind_user_real_return(ra, slot * 8, false);
 			if (!ra)

@@ -120,7 +120,7 @@ arch_unwind_user_index(unsigned long index, unsigned long limit)
 	asm("cmpq %[limit], %[index]\n\t"
 	    "cmovaq %[zero], %[index]"
 	    : [index] "+r" (index)
-	    : [limit] "r" (limit), [zero] "r" (0UL)
+	    : [limit] "rm" (limit), [zero] "r" (0UL)
 	    : "cc");
 	return index;
 }
