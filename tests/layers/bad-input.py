@@ -9,7 +9,6 @@ import signal
 import struct
 import subprocess
 
-from builds import build
 from common import TOP, Failure, call
 from layer import Layer
 
@@ -285,27 +284,36 @@ def inject_guest(perf, directory):
         raise Failure(f"--merge-callchains in place: {result.stderr[-500:]}")
 
 
-def run_bad_input(layer):
-    """Every file of the corpus, through the readers of a perf with sanitizers."""
+def start_bad_input(layer):
+    """Every file of the corpus, through the readers of a perf with sanitizers; as many
+    files at a time as there are lanes."""
     check = layer.check
-    build("perf-fuzz", check, layer.log("build.log"))
     perf = os.path.join(check.build, "perf-fuzz", "perf")
+    if not os.access(perf, os.X_OK):
+        raise Failure(f"no {perf}; scripts/build perf-fuzz makes it")
     names = sorted(os.listdir(CORPUS))
     missing = sorted({*EXPECTED, *OTHERS} - set(names))
     if missing:
         raise Failure("the corpus has no " + ", ".join(missing))
-    for name in names:
-        layer.test(name, read_all, perf, name, layer.dir)
-    layer.test("perf inject of guests and with time correlation", inject_guest,
-               check.perf, layer.dir)
+    layer.tests = [(name, layer.in_lane(read_all, perf, name, layer.dir))
+                   for name in names]
+
+    def add(name, function, *args):
+        layer.tests.append((name, layer.in_lane(function, check.perf, *args)))
+
+    add("perf inject of guests and with time correlation", inject_guest, layer.dir)
     # sanitizers take more memory than what they look at
     for form in ("file", "pipe"):
-        layer.test(f"{WAITING} samples wait for nothing, {form}", read_waiting,
-                   check.perf, form, ["script", "-F", "tid,time,ip,sym"],
-                   layer.dir)
-        layer.test(f"{AT_ONCE[1]} threads wait at once, {form}", read_many,
-                   check.perf, form, ["script", "-F", "tid,time,ip"], layer.dir)
+        add(f"{WAITING} samples wait for nothing, {form}", read_waiting, form,
+            ["script", "-F", "tid,time,ip,sym"], layer.dir)
+        add(f"{AT_ONCE[1]} threads wait at once, {form}", read_many, form,
+            ["script", "-F", "tid,time,ip"], layer.dir)
+
+
+def run_bad_input(layer):
+    for name, future in layer.tests:
+        layer.test(name, future.result)
 
 
 LAYER = Layer(__name__, "perf with sanitizers reads the corpus of the fuzzer",
-              run_bad_input, needs=("perf", "perf-fuzz"))
+              run_bad_input, start_bad_input, needs=("perf", "perf-fuzz"))

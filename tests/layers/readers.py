@@ -7,7 +7,10 @@ import subprocess
 from common import TOP, TREE_NAME
 from layer import Layer, tell
 from programs import programs_of
-from recorded import RECORDER, boot_test
+from recorded import boot_test
+
+# what makes the recordings, in tests/guest
+RECORDER = "recordings"
 
 
 def run_readers(layer):

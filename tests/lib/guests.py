@@ -144,21 +144,15 @@ def own_functions(layer, kernel):
     return path
 
 
-def add_kunit(guests):
-    # says nothing until its end
-    guests.add("kunit", "cat /sys/kernel/debug/kunit/*/results",
-               "--append", f"kunit.enable=1 {NOHZ_FULL[guests.kernel]}", smp=4,
-               timeout=900)
-
-
 # Seconds that a kselftest takes on the debug kernel, where it is not about 15.
 LONG = {"abi": 23, "entry": 50, "exec": 23, "exit": 21, "load": 60,
         "memory": 34, "migrate": 40, "pid_reuse": 21, "sessions": 130,
         "window": 100, "order": 60, "order_interrupt": 40}
 
 
-def add_kselftests(guests):
-    """Runs the kselftests as on the normal kernel, shared out among several guests."""
+def add_tests(guests):
+    """The KUnit tests and the kselftests, shared out among as few guests as there are
+    lanes: these kernels take long to boot, and to look for leaks."""
     install = kselftests_of(guests.layer)
     with open(os.path.join(install, "kselftest-list.txt")) as f:
         names = [line.strip() for line in f if line.strip()]
@@ -173,10 +167,16 @@ def add_kselftests(guests):
     for name in sorted(names, key=seconds, reverse=True):
         min(lots, key=lambda lot: sum(map(seconds, lot))).append(name)
     for number, lot in enumerate(lots, 1):
+        command = ""
+        options = ["--hotplug", "--ro", install]
+        if number == len(lots):
+            # says nothing until its end
+            command = "cat /sys/kernel/debug/kunit/*/results || exit\n"
+            options += ["--append", f"kunit.enable=1 {NOHZ_FULL[guests.kernel]}"]
         words = " ".join(f"-t {name}" for name in lot)
-        guests.add(f"kselftest-{number}",
-                   f"cd {install} && ./run_kselftest.sh -o 900 {words}",
-                   "--hotplug", "--ro", install, smp=4, timeout=2400)
+        guests.add(f"tests-{number}",
+                   f"{command}cd {install} && ./run_kselftest.sh -o 900 {words}",
+                   *options, smp=4, timeout=2400)
 
 
 def add_program(guests, name, *args, options=(), **kwargs):
