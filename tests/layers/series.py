@@ -31,6 +31,11 @@ CHECKPATCH_EXEMPT = (
     ("UNNECESSARY_PARENTHESES", "tools/perf/util/tool.c"),
     ("PARENTHESIS_ALIGNMENT", "tools/perf/util/tool.c"),
     ("PARENTHESIS_ALIGNMENT", "tools/perf/util/data-convert-bt.c"),
+    # lists of initializers
+    ("COMPLEX_MACRO", "kernel/unwind/sframe.c"),
+    ("MACRO_ARG_REUSE", "kernel/unwind/sframe.c"),
+    # what an assembler's section has between its ends
+    ("AVOID_EXTERNS", "tools/testing/selftests/unwind/unwind_table.c"),
     # programs have no linux/perf_regs.h
     ("INCLUDE_LINUX", "tools/testing/selftests/unwind/window.c"),
     ("CAMELCASE", "tools/perf/util/scripting-engines/trace-event-python.c"),

@@ -55,8 +55,7 @@ TEST_F_TIMEOUT(tables_others, again, 300)
 	ASSERT_LT(0, len);
 	path[len] = 0;
 	slash = strrchr(path, '/');
-	strcpy(slash + 1, variant->name);
-	strcat(path, " 2>&1");
+	snprintf(slash + 1, path + sizeof(path) - (slash + 1), "%s 2>&1", variant->name);
 	out = popen(path, "r");
 	ASSERT_NE(NULL, out);
 	while (fgets(line, sizeof(line), out)) {

@@ -2,6 +2,7 @@
 /*
  * Code without frame pointers and its unwinding table: see unwind_table.h.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -128,13 +129,13 @@ asm(".macro function info rep depth\n"
 	"function 0 0 0\n"
 	"ut_code_handler:\n"
 	"row 1 8 0\n"
-	"mov $" "110" ", %eax\n"
+	"mov $110, %eax\n"
 	"syscall\n"
 	"ut_code_handler_ret:\n"
 	"ret\n"
 	"end\n"
 
-    /* It begins ahead of, and ends behind, any address that a stack may have. */
+	/* It begins ahead of, and ends behind, any address that a stack may have. */
 	"function 0x80 0 0\n"
 	"nop\n"
 	"ut_code_restorer:\n"
@@ -145,7 +146,7 @@ asm(".macro function info rep depth\n"
 	"ut_blob_end:\n"
 	".popsection\n");
 
-_Static_assert(__NR_getppid == 110 && __NR_rt_sigreturn == 15, "in the code above");
+static_assert(__NR_getppid == 110 && __NR_rt_sigreturn == 15, "in the code above");
 
 struct row {
 	__u32	at;
