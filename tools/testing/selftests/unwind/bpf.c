@@ -5,8 +5,8 @@
  *
  * The tests use each kind of program that a kernel without BTF accepts, because each
  * kind has its own path to the walk. They do not use bpf_get_task_stack(): without BTF
- * the verifier lets no program pass it a pointer to a task. The KUnit suite unwind_user
- * tests it.
+ * the verifier lets no program pass it a pointer to a task. From there on its path is that
+ * of bpf_get_stack().
  */
 #include <errno.h>
 #include <fcntl.h>
