@@ -349,8 +349,8 @@ EXPORT_SYMBOL_IF_KUNIT(unwind_sframe_check);
  */
 static __always_inline const u8 *find_function(const struct unwind_sframe *sframe, u64 offset)
 {
-	const u32 *step = sframe->steps +
-			  (array_index_nospec(offset - sframe->first, sframe->span) >> sframe->shift);
+	const u64 place = array_index_nospec(offset - sframe->first, sframe->span);
+	const u32 *step = sframe->steps + (place >> sframe->shift);
 	const u8 *function = sframe->functions + (u64)step[0] * FUNCTION_SIZE, *middle;
 	u32 nr = step[1] - step[0] + 1;
 

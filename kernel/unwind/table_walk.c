@@ -31,14 +31,6 @@
 #define MAX_RANGES	8
 #define MAX_SIGNALS	8
 
-/*
- * A stack that is lower is not walked, in words. The place of a frame pointer is at most
- * so much below that of a return address, so it is never below 0, where the kernel is. (A
- * CPU that speculates may read there. The last 2 MiB of the address space are a hole.) Nor
- * is it in the kernel at the other end, which is much further away.
- */
-#define MIN_SP		(-S16_MIN + 1)
-
 /* The return address is on top of the stack. */
 #define ROW_ENTRY	unwind_row(true, 8)
 
@@ -370,7 +362,7 @@ unsigned int unwind_table_walk(struct unwind_user_state *state,
 
 	guard(rcu)();
 	pagefault_disable();
-	while (entry != end && likely(sp >= MIN_SP)) {
+	while (entry != end && likely(sp >= UNWIND_MIN_SP)) {
 again:
 		rel = addr - start;
 		if (unlikely(rel >= size)) {
@@ -410,7 +402,7 @@ step:
 			goto otherwise;
 		}
 		if (row & UNWIND_ROW_FP) {
-			/* In user space, or a bit above: see MIN_SP. */
+			/* In user space, or a bit above: see UNWIND_MIN_SP. */
 			fp_slot = slot + unwind_row_fp_slot(row);
 			arch_unwind_user_begin();
 			ra = arch_unwind_user_frame(slot, &fp_slot);

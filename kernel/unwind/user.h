@@ -2,7 +2,9 @@
 #ifndef _KERNEL_UNWIND_USER_H
 #define _KERNEL_UNWIND_USER_H
 
+#include <linux/bitops.h>
 #include <linux/jump_label.h>
+#include <linux/limits.h>
 #include <linux/processor.h>
 #include <linux/sched.h>
 #include <linux/sizes.h>
@@ -129,10 +131,22 @@ unsigned int unwind_table_walk(struct unwind_user_state *state,
 			       const struct unwind_user_regs *regs,
 			       unsigned long *entries, unsigned int max);
 
-/* Is there a table that this walk may need? */
+/*
+ * A stack that is lower is not walked by tables, in words. The place of a frame pointer is at
+ * most so much below that of a return address, so it is never below 0, where the kernel is.
+ * (A CPU that speculates may read there. The last 2 MiB of the address space are a hole.) Nor
+ * is it in the kernel at the other end, which is much further away.
+ */
+#define UNWIND_MIN_SP	(-S16_MIN + 1)
+
+/*
+ * Is there a table that this walk may need? A stack pointer that is no place in a stack is of
+ * no use to a table. Frame pointers may be right all the same.
+ */
 static __always_inline bool unwind_by_tables(const struct unwind_user_regs *regs)
 {
-	return static_branch_unlikely(&unwind_tables_key) && regs->word == 8 && current->mm;
+	return static_branch_unlikely(&unwind_tables_key) && regs->word == 8 && current->mm &&
+	       ror64(regs->sp, 3) - UNWIND_MIN_SP < TASK_SIZE_MAX / 8;
 }
 #else
 static __always_inline bool unwind_by_tables(const struct unwind_user_regs *regs)

@@ -419,9 +419,6 @@ static void move(void *arg)
 
 static void ladder_move(void *arg)
 {
-	struct shared *sh = arg;
-
-	pin_to(sh->cpu);
 	ut_ladder(6, move, arg);
 	for (;;)
 		pause();
@@ -432,22 +429,24 @@ TEST_F(order, migrates)
 {
 	struct ut_rec *a, *b;
 	int enter, leave;
+	cpu_set_t first;
 
 	if (self->nr_cpus < 2)
 		SKIP(return, "needs two CPUs");
-	self->sh->cpu = self->cpus[0];
+	CPU_ZERO(&first);
+	CPU_SET(self->cpus[0], &first);
 	CPU_ZERO(&self->sh->to);
 	CPU_SET(self->cpus[1], &self->sh->to);
 	WATCH(ladder_move);
+	ASSERT_EQ(0, sched_setaffinity(self->c.pid, sizeof(first), &first));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_sched_setaffinity");
 	leave = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_sched_setaffinity");
 	ASSERT_LE(0, enter);
 	ASSERT_LE(0, leave);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
-	/* This is the task's second call; the first has pinned it to its first CPU. */
-	b = wait_left(&self->s, leave, self->c.pid, 1);
-	a = ut_sample(&self->s, enter, self->c.pid, 1);
+	b = wait_left(&self->s, leave, self->c.pid, 0);
+	a = ut_sample(&self->s, enter, self->c.pid, 0);
 	ASSERT_NE(NULL, a);
 	ASSERT_EQ(0, self->sh->ret);
 	ASSERT_EQ(self->cpus[0], a->cpu);
