@@ -229,7 +229,8 @@ static bool callchain_param__defers(const struct callchain_param *param)
 	if (param->defer == CALLCHAIN_DEFER_AUTO) {
 		/* It goes by tables with this bit only, also where it is not deferred */
 		return defers_by_default() ||
-		       (param->cfi == CALLCHAIN_CFI_YES && !perf_can_set_cfi());
+		       (param->cfi == CALLCHAIN_CFI_YES && defers_by_name() &&
+			!perf_can_set_cfi());
 	}
 
 	if (!defers_by_name() && !warned) {
