@@ -2,8 +2,8 @@
 /*
  * A library to preload: perf_event_open(2) as a kernel without the series has it. Such
  * a kernel refuses all attribute bits that it does not know (perf_copy_attr()). The
- * last bit that 6.12 knows is sigtrap, bit 37 of the word. It has no sysctl
- * kernel.perf_event_defer either.
+ * last bit that 6.12 knows is sigtrap, bit 37 of the word. It has neither the sysctl
+ * kernel.perf_event_defer nor the ioctl for unwinding tables.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 
 #define KNOWN	((1ULL << 38) - 1)
@@ -50,6 +51,27 @@ int open64(const char *path, int flags, ...)
 	mode = va_arg(ap, int);
 	va_end(ap);
 	return open_but("open64", path, flags, mode);
+}
+
+/* PERF_EVENT_IOC_SET_CFI, which this machine's headers do not have. */
+#define SET_CFI	_IOW('$', 0x40, void *)
+
+int ioctl(int fd, unsigned long request, ...)
+{
+	static int (*next)(int fd, unsigned long request, ...);
+	va_list ap;
+	void *arg;
+
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	if (request == SET_CFI) {
+		errno = ENOTTY;
+		return -1;
+	}
+	if (!next)
+		next = (int (*)(int, unsigned long, ...))dlsym(RTLD_NEXT, "ioctl");
+	return next(fd, request, arg);
 }
 
 /* perf calls it by syscall(): the C library has no function for this system call. */
