@@ -89,7 +89,8 @@ def probe():
             f.write("1")
 
 
-def events(place="rt:{}", deferred="fp,defer", immediate="fp,nodefer", more=""):
+def events(place="rt:{}", deferred="fp,defer,nocfi", immediate="fp,nodefer", more=""):
+    """Two events at one place. By tables the deferred one would show more callers."""
     args = []
     for name, graph in ((compare.DEFERRED, deferred),
                         (compare.IMMEDIATE, immediate)):
