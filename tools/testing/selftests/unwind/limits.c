@@ -200,7 +200,7 @@ TEST_F(limits, longer_than_the_buffer)
 /* The task is switched out between the two samples. */
 static void nap(void *arg)
 {
-	struct timespec ts = { .tv_nsec = 1000000 };
+	struct timespec ts = { .tv_nsec = 300000000 };
 
 	ut_syscall2(arg, __NR_nanosleep, &ts, NULL);
 }
