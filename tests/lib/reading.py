@@ -52,9 +52,10 @@ RECORDINGS = {
               f"{rt.BIN}/workload rename 10 1"], 30),
     # of these, what is not of a switch: wakeups by interrupts, forks
     "sched": (["sched", "record", "-g", *rt.workload("migrate", 4, 6)], 5),
+    # deferred only where a tick comes in a system call, which is luck
     "stat": (["record", "-g", "-c", "1", "-e",
               "sched:sched_switch,sched:sched_stat_runtime",
-              *rt.workload("signal", 12, 1)], 1),
+              *rt.workload("signal", 12, 1)], 0),
     "kmem": (["kmem", "record", "-g", *rt.workload("storm", 6, 1)], 50),
     # only of pages does it look for who called; with room, as it stands no lost ones
     "pages": (["kmem", "--page", "record", "-m", "4M", "-g",
