@@ -10,7 +10,7 @@ from layer import Layer
 
 
 def run_mutants(layer):
-    """scripts/mutants: one behaviour after the other is taken out, and the tests
+    """tests/mutants/run: one behaviour after the other is taken out, and the tests
     fail."""
     check = layer.check
     mutants = [os.path.join(TOP, "tests", "mutants", "run"), "--build", check.build]
