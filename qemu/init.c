@@ -58,11 +58,10 @@ static bool host_root, hotplug, interactive;
 static unsigned short rows, cols;
 static int port = -1;
 
+/* QEMU ends where a machine boots again, as the runner has -no-reboot. */
 static void power_off(void)
 {
 	sync();
-	reboot(RB_POWER_OFF);
-	/* a kernel without ACPI: the runner has -no-reboot */
 	reboot(RB_AUTOBOOT);
 	for (;;)
 		pause();
@@ -210,8 +209,10 @@ static void make_root(void)
 		mkdir("/host", 0755);
 		do_mount("root", root, "9p", MS_RDONLY, OPT_9P ",cache=loose");
 		do_mount("dev", "/host/dev", "devtmpfs", 0, NULL);
-		if (chroot("/host") || chdir("/"))
-			die("chroot");
+		/* not a chroot() alone: a container's paths would begin with /host */
+		if (chdir("/host") || mount(".", "/", NULL, MS_MOVE, NULL) ||
+		    chroot(".") || chdir("/"))
+			die("root");
 		do_mount("tmp", "/tmp", "tmpfs", 0, "mode=1777");
 		do_mount("run", "/run", "tmpfs", 0, "mode=755");
 		if (!access("/var/tmp", F_OK))
