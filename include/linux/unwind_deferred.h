@@ -16,7 +16,7 @@ struct unwind_work;
  * @work:	the client
  * @trace:	the stack, valid until the callback returns. @trace->nr is 0 if the stack
  *		is missing. If @trace->again is set, the callback will run again with the
- *		whole stack and the same @cookie.
+ *		longer stack and the same @cookie.
  * @cookie:	the cookie that the requests got
  *
  * Context: The current task made the request, on this CPU, or on another one if the task
@@ -58,6 +58,7 @@ int unwind_deferred_init(struct unwind_work *work, unwind_callback_t func,
 void unwind_deferred_cancel(struct unwind_work *work);
 int unwind_deferred_request_irqsoff(struct unwind_work *work, bool irqs_on,
 				    u64 *cookie);
+bool unwind_deferred_in_exec(void);
 bool unwind_deferred_requested(const struct unwind_work *work, u64 *cookie);
 void unwind_deferred_task_init(struct task_struct *task);
 void unwind_deferred_exec(void);

@@ -10,8 +10,8 @@
  * @state:	pending clients, flags and the cookie, see kernel/unwind/deferred.c
  * @regs:	the user registers where the walk of the stack starts
  * @work:	queued on the task's task_work list while UNWIND_QUEUED is set
- * @owed:	the clients that have got a short stack. They get the whole stack when the
- *		page is there that the task is faulting in.
+ * @owed:	the clients that have got a short stack. They get the stack once more when the
+ *		task has brought the page.
  *
  * Only the task writes to it, and the interrupts and NMIs on its CPU while it runs.
  */

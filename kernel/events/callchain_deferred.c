@@ -99,7 +99,9 @@ static void perf_defer_write(struct perf_event *event, void *data)
 		return;
 
 	/* header.size has 16 bits. */
-	room = U16_MAX - sizeof(output->record) - event->id_header_size;
+	room = U16_MAX - sizeof(output->record);
+	if (event->attr.sample_id_all)
+		room -= event->id_header_size;
 	nr = min3(output->nr, (unsigned int)event->attr.sample_max_stack,
 		  room / (unsigned int)sizeof(u64));
 
@@ -136,6 +138,8 @@ static void perf_defer_callback(struct unwind_work *work,
 		 */
 		max = xchg(&current->perf_defer_max, 0);
 		output.sessions = xchg(&current->perf_defer_sessions, 0);
+		/* An NMI in between has set its limit ahead of its session. */
+		max = max(max, READ_ONCE(current->perf_defer_max));
 	}
 	if (unlikely(!output.sessions))
 		return;
@@ -150,12 +154,11 @@ static void perf_defer_callback(struct unwind_work *work,
  * Request the stack and note the session. Interrupts are off, so no hand-out comes between.
  *
  * @regs tell whether interrupts were on where the event was hit. The present flag does not:
- * perf_swevent_event() has them off. An event that was hit in user space is always inside
- * of the kernel entry.
+ * perf_swevent_event() has them off.
  */
 static int perf_defer_request(struct perf_event *event, struct pt_regs *regs, u64 *cookie)
 {
-	bool irqs_on = user_mode(regs) || !regs_irqs_disabled(regs);
+	bool irqs_on = !regs_irqs_disabled(regs);
 	u32 max = event->attr.sample_max_stack, old;
 	unsigned int slot = event->defer->slot;
 	unsigned long flags;
@@ -253,7 +256,7 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	if (likely(ret >= 0)) {
 		entry->ip[entry->nr++] = PERF_CONTEXT_USER_DEFERRED;
 		entry->ip[entry->nr++] = cookie;
-	} else if (ret != -ESTALE && contexts >= kernel + 1) {
+	} else if (contexts >= kernel + 1 && !unwind_deferred_in_exec()) {
 		/* As in any immediate callchain, kernel and user frames share the limit. */
 		perf_defer_walk(entry, regs, max_stack - (entry->nr - kernel));
 	}
@@ -274,6 +277,13 @@ static void perf_defer_release(struct work_struct *work)
 }
 
 static DECLARE_DELAYED_WORK(perf_defer_release_work, perf_defer_release);
+
+/* Does @event make requests? Without callchains it has none to defer. */
+static bool perf_defer_samples(const struct perf_event *event)
+{
+	return event->attr.defer_callchain &&
+	       event->attr.sample_type & PERF_SAMPLE_CALLCHAIN;
+}
 
 /*
  * One more event makes requests. While there is such an event nobody can change
@@ -346,7 +356,7 @@ int perf_defer_init(struct perf_event *event)
 	if (!event->defer)
 		return -ENOMEM;
 	event->defer->events++;
-	if (event->attr.defer_callchain)
+	if (perf_defer_samples(event))
 		perf_defer_add_sampler();
 	return 0;
 }
@@ -366,7 +376,7 @@ void perf_defer_exit(struct perf_event *event)
 
 	guard(mutex)(&perf_defer_mutex);
 
-	if (event->attr.defer_callchain && !--perf_defer_samplers)
+	if (perf_defer_samples(event) && !--perf_defer_samplers)
 		schedule_delayed_work(&perf_defer_release_work, HZ);
 
 	if (!--session->events) {

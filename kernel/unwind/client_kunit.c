@@ -67,11 +67,15 @@ static void unwind_client_all_bits(struct kunit *test)
 			unwind_deferred_init(&clients[0]->work, note_call, 1));
 }
 
-/* The buffers have room for the client with the largest limit, as long as it exists. */
+/*
+ * The buffers have room for the client with the largest limit, as long as it exists. The
+ * hooks are off without a client.
+ */
 static void unwind_client_buffers(struct kunit *test)
 {
 	static const unsigned int bad[] = { 0, UNWIND_USER_MAX_ENTRIES + 1, UINT_MAX };
 	struct client *a = new_client(test, 0), *b = new_client(test, 0);
+	const int enabled = static_key_count(&unwind_deferred_key.key);
 	const unsigned int before = unwind_buffers_max();
 	unsigned long *first;
 	unsigned int i;
@@ -86,6 +90,7 @@ static void unwind_client_buffers(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, 0, unwind_deferred_init(&b->work, note_call,
 						      UNWIND_USER_MAX_ENTRIES));
 	KUNIT_EXPECT_EQ(test, UNWIND_USER_MAX_ENTRIES, unwind_buffers_max());
+	KUNIT_EXPECT_EQ(test, enabled + 2, static_key_count(&unwind_deferred_key.key));
 	make_stack(test, 20);
 	scoped_guard(preempt) {
 		request_first(test, b, TASK);
@@ -100,6 +105,7 @@ static void unwind_client_buffers(struct kunit *test)
 	unwind_deferred_cancel(&b->work);
 	unwind_deferred_cancel(&a->work);
 	KUNIT_EXPECT_EQ(test, before, unwind_buffers_max());
+	KUNIT_EXPECT_EQ(test, enabled, static_key_count(&unwind_deferred_key.key));
 }
 
 /*
@@ -169,7 +175,14 @@ static void hold_request(struct unwind_task_info *info)
 		hold();
 }
 
-/* A cancellation waits for requests and callbacks that are under way. */
+/* Right behind the walk. Interrupts are on; preemption is off by the test and by the walk. */
+static void hold_walk(struct unwind_task_info *info)
+{
+	if (!irqs_disabled() && (preempt_count() & PREEMPT_MASK) > 1)
+		hold_request(info);
+}
+
+/* A cancellation waits for requests, walks and callbacks that are under way. */
 static void unwind_client_cancel_waits(struct kunit *test)
 {
 	struct client *new;
@@ -177,10 +190,19 @@ static void unwind_client_cancel_waits(struct kunit *test)
 	u64 cookie;
 	int bit;
 
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < 3; i++) {
 		new_going(test);
 		bit = going.client->work.bit;
-		scoped_guard(irqsave) {
+		if (i == 2) {
+			/* Its walk uses the buffers, which go with the last client. */
+			guard(preempt)();
+			request_first(test, going.client, TASK);
+			WRITE_ONCE(unwind_test_hook, hold_walk);
+			run_work();
+			WRITE_ONCE(unwind_test_hook, NULL);
+			KUNIT_EXPECT_EQ(test, 0, going.client->calls);
+		} else {
+			guard(irqsave)();
 			if (i)
 				going.client->called = hold_call;
 			else
@@ -294,11 +316,17 @@ static void bring(struct kunit *test, unsigned int nr, unsigned int fail,
 	start_anew();
 	unwind_test_enter(START_IP, STACK, STACK);
 
-	/* There must be no switch before the work. It enables interrupts after its first walk. */
+	/*
+	 * There must be no switch before the work, which enables interrupts after its first
+	 * walk. Then a preemption would be one more hand-out, so only a task with a higher
+	 * priority can preempt this one.
+	 */
+	sched_set_fifo(current);
 	local_irq_disable();
 	fault.cookie = request_first(test, fault.a, TASK);
 	run_work();
 	KUNIT_EXPECT_FALSE(test, irqs_disabled());
+	sched_set_normal(current, 0);
 }
 
 /* The task is switched out, runs, requests the stack, and is switched out again. */
@@ -345,6 +373,30 @@ static void unwind_client_fault(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, UNWIND_USER_MAX_PAGES, fault.served->faults);
 }
 
+/* A request with other registers is refused, for the first stack is owed. */
+static void move_in_fault(void *data)
+{
+	struct kunit *test = fault.test;
+
+	switch_out();
+	expect_calls(test, fault.a, 1, fault.cookie, 0, 1);
+	unwind_test_enter(START_IP, STACK + 8, STACK);
+	expect_refused(test, fault.b, -EAGAIN);
+	unwind_test_enter(START_IP, STACK, STACK);
+	expect_request(test, fault.b, NMI, 0, fault.cookie);
+}
+
+static void unwind_client_fault_moved(struct kunit *test)
+{
+	bring(test, 4, 4, move_in_fault);
+	expect_calls(test, fault.a, 2, fault.cookie, 0, 5);
+	KUNIT_EXPECT_FALSE(test, fault.a->trace.again);
+	expect_calls(test, fault.b, fault.b->calls, fault.cookie, 0, 5);
+	KUNIT_EXPECT_FALSE(test, fault.b->trace.again);
+	KUNIT_EXPECT_EQ(test, 0ULL, current->unwind_info.owed);
+	KUNIT_EXPECT_FALSE(test, current->unwind_info.state & UNWIND_FAULT);
+}
+
 static unsigned int walks;
 
 /* Hand out the stack right after the second walk, which ends at the second page. */
@@ -371,6 +423,29 @@ static void unwind_client_fault_between(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, fault.a->trace.again);
 	expect_calls(test, fault.b, fault.b->calls, fault.cookie, 0, 5);
 	KUNIT_EXPECT_FALSE(test, fault.b->trace.again);
+}
+
+/* The client goes, and another one gets its bit. */
+static void cancel_in_fault(void *data)
+{
+	int bit = fault.a->work.bit;
+
+	unwind_deferred_cancel(&fault.a->work);
+	KUNIT_EXPECT_EQ(fault.test, 0,
+			unwind_deferred_init(&fault.a->work, note_call, ENTRIES));
+	KUNIT_EXPECT_EQ(fault.test, bit, fault.a->work.bit);
+	/* A switch behind this one would note what is owed to that bit. */
+	KUNIT_EXPECT_EQ(fault.test, 0, fault.a->calls);
+}
+
+/* The new owner of the bit has asked for nothing, and there is nobody to be given the stack. */
+static void unwind_client_fault_cancelled(struct kunit *test)
+{
+	bring(test, 4, 4, cancel_in_fault);
+	KUNIT_EXPECT_EQ(test, 0, fault.a->calls);
+	KUNIT_EXPECT_FALSE(test, is_pending());
+	KUNIT_EXPECT_EQ(test, 0ULL, current->unwind_info.owed);
+	KUNIT_EXPECT_FALSE(test, current->unwind_info.state & UNWIND_FAULT);
 }
 
 /*
@@ -443,7 +518,9 @@ static struct kunit_case unwind_client_cases[] = {
 	KUNIT_CASE(unwind_client_cancel_forgets),
 	KUNIT_CASE(unwind_client_cookies),
 	KUNIT_CASE(unwind_client_fault),
+	KUNIT_CASE(unwind_client_fault_moved),
 	KUNIT_CASE(unwind_client_fault_between),
+	KUNIT_CASE(unwind_client_fault_cancelled),
 	KUNIT_CASE(unwind_client_switch),
 #if defined(CONFIG_TRACEPOINTS) && !defined(MODULE)
 	KUNIT_CASE(unwind_client_window),

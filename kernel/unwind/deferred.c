@@ -15,14 +15,15 @@
  *	exit			before the task's mm and its perf events go
  *	execve()		at the point of no return, out of the old image
  *	context switch		prepare_task_switch(), with rq->lock held
- *	unwind_deferred_flush()	where a client needs the stack now: perf does before
- *				it disables an event that takes stacks
+ *	unwind_deferred_flush()	where a client needs the stack now: perf does before it
+ *				disables an event that takes stacks, or moves a task to
+ *				another cgroup
  *
  * A task that is off its CPU has nothing pending.
  *
  * The state
  *
- * All there is to know is in one word, unwind_task_info::state:
+ * What is pending is in one word, unwind_task_info::state:
  *
  *	bits  0-7	the clients whose request is pending
  *	bit  8	QUEUED	 the task_work is queued. Set with the first client's bit,
@@ -36,7 +37,7 @@
  *	bits 16-63	the cookie: the number of a CPU and a count of that CPU
  *
  * The architecture adds a mark: a bit that every return to user space clears anyway.
- * A hand-out sets it. As long as it is set, the cookie and the registers in
+ * A hand-out of a valid stack sets it. As long as it is set, the cookie and the registers in
  * unwind_task_info::regs are of this kernel entry. A request that finds nothing pending
  * asks again for that stack if the mark is set and the registers are the same; it gets
  * the same cookie. Otherwise it opens a new stack. The mark together with a cookie of 0
@@ -64,7 +65,8 @@
  *
  *  - A hand-out looks, walks, and only then takes the pending bits. A request before
  *    the take is served by the callbacks that follow. A request after the take is
- *    pending again, under the same cookie, and is served at the next place.
+ *    pending again, and is served at the next place. With the same registers it has the
+ *    same cookie.
  *
  * On the way to user space the walk runs with preemption off, but with interrupts on.
  * An interrupt may hand out the stack meanwhile; it walks into a buffer of its own. The
@@ -73,11 +75,13 @@
  * The page that is not present
  *
  * A walk never faults. It ends at a page that is not present. On the way to user space
- * the task then sets FAULT, brings the page with preemption on, and walks again from the
- * beginning. It may sleep there, be preempted and migrate. A hand-out with FAULT set, as
- * at a switch, gives the clients the short stack and tells them that more will come. It
- * notes these clients in unwind_task_info::owed. When the page is there the work function
- * gives them the whole stack, under the same cookie.
+ * the task then sets FAULT and brings the page. Preemption is on there: the task may sleep
+ * and migrate. Then it walks again from the beginning, and may come to the next such page;
+ * it brings UNWIND_USER_MAX_PAGES at most. A hand-out with FAULT set, as at a switch, gives
+ * the clients the short stack and tells them that more will come. It notes these clients in
+ * unwind_task_info::owed. When there is no page left to bring, or none can be brought, the
+ * work function gives them the stack once more, under the same cookie. Until then a request
+ * for another stack is refused.
  *
  * Did user space run?
  *
@@ -96,8 +100,9 @@
  *    cannot raise an interrupt: with an event on each way to user space the task would
  *    never get there. So its request may join a pending one, and is refused otherwise.
  *
- * A task has one stack at a time. If one is pending and the user registers have changed
- * since, because a signal frame was set up for instance, a request is refused.
+ * A task has one stack at a time. If one is pending, or waits for its page, and the user
+ * registers have changed since, because a signal frame was set up for instance, a request
+ * is refused.
  *
  * The window of the switch
  *
@@ -134,6 +139,7 @@
 
 /* Switches on the hook of the context switch while there is a client. */
 DEFINE_STATIC_KEY_FALSE(unwind_deferred_key);
+EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_key);
 
 /* Guards registration: clients_used and changes of the pointers below. */
 static DEFINE_MUTEX(clients_mutex);
@@ -246,7 +252,7 @@ static __always_inline bool open_stack(struct unwind_task_info *info, u64 *state
 				       const struct unwind_user_regs *now,
 				       struct pt_regs *regs)
 {
-	u64 new = new_cookie() | (*state & (UNWIND_QUEUED | UNWIND_FAULT));
+	u64 new = new_cookie() | (*state & UNWIND_QUEUED);
 
 	if (!try_cmpxchg64_local(&info->state, state, new))
 		return false;
@@ -292,8 +298,11 @@ __unwind_request(struct unwind_task_info *info, struct pt_regs *regs, u64 mine,
 					return -ESTALE;
 				again = same_place(&info->regs, &now);
 			}
-			if (unlikely(!may_open || (again && (state & UNWIND_MAX_WORKS) ==
-						   UNWIND_MAX_WORKS)))
+			if (unlikely(!may_open))
+				return -EAGAIN;
+			/* No other stack is opened while one is owed. */
+			if (unlikely(again ? (state & UNWIND_MAX_WORKS) == UNWIND_MAX_WORKS :
+					     state & UNWIND_FAULT))
 				return -EAGAIN;
 			if (!again && unlikely(!open_stack(info, &state, &now, regs)))
 				continue;
@@ -330,9 +339,9 @@ __unwind_request(struct unwind_task_info *info, struct pt_regs *regs, u64 mine,
  *   mm) or is exiting; or @work is not registered; or this is an NMI, and the
  *   architecture has no cmpxchg that is safe there or no interrupt for irq_work
  * * -EAGAIN - the stack cannot be deferred now: the task is being switched out; or a
- *   stack is pending and the user registers have changed since; or this is task context
- *   with interrupts off and nothing is pending; or the stack has been handed out on the
- *   way to user space too often
+ *   stack is pending, or waits for its page, and the user registers have changed since;
+ *   or this is task context with interrupts off and nothing is pending; or the stack has
+ *   been handed out on the way to user space too often
  * * -ESTALE - the task is in an execve() that cannot return: there is no user stack
  */
 int unwind_deferred_request_irqsoff(struct unwind_work *work, bool irqs_on,
@@ -376,6 +385,21 @@ int unwind_deferred_request_irqsoff(struct unwind_work *work, bool irqs_on,
 	return !!(before & mine);
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_request_irqsoff);
+
+/**
+ * unwind_deferred_in_exec - is the current task in an execve() that cannot return?
+ *
+ * Until the new image runs there is no user stack: the user registers are those of the old
+ * image, whose memory may be gone. A client whose request is refused, or that makes none,
+ * asks before it walks the stack itself.
+ *
+ * Context: Any, NMI included.
+ * Return: whether there is no user stack for this reason.
+ */
+bool unwind_deferred_in_exec(void)
+{
+	return arch_unwind_entry_marked() && !has_cookie(READ_ONCE(current->unwind_info.state));
+}
 
 /**
  * unwind_deferred_requested - is a request of a client pending?
@@ -443,11 +467,11 @@ static __always_inline void call_clients(struct unwind_stacktrace *trace, u64 st
 }
 
 /*
- * Take the pending bits, and give @trace to these clients and to those that are owed the
- * whole stack after a page fault. @clear are more bits of the state to clear, and @works
- * is added to the count of hand-outs by the work function. Interrupts are off. A @trace
- * that is not @valid is empty, and the mark is not set then, as @info->regs are of another
- * kernel entry.
+ * Take the pending bits and those of @clear, and give @trace to the clients. If UNWIND_FAULT
+ * stays set @trace may be short, and they are owed the whole stack. Otherwise the clients
+ * that are owed it get @trace, too. @works is added to the count of hand-outs by the work
+ * function. Interrupts are off. A @trace that is not @valid is empty. Then @info->regs are
+ * of another kernel entry, so the mark is not set, and nobody is owed anything.
  */
 static void hand_out(struct unwind_task_info *info, struct unwind_stacktrace *trace,
 		     bool valid, u64 clear, u64 works)
@@ -455,7 +479,7 @@ static void hand_out(struct unwind_task_info *info, struct unwind_stacktrace *tr
 	const u64 taken = UNWIND_PENDING | UNWIND_UNPROVEN;
 	u64 state = READ_ONCE(info->state), owed = 0;
 
-	trace->again = unlikely(state & UNWIND_FAULT);
+	trace->again = unlikely(state & UNWIND_FAULT & ~clear);
 	if (unlikely(info->owed && !trace->again))
 		swap(owed, info->owed);
 
@@ -473,7 +497,7 @@ static void hand_out(struct unwind_task_info *info, struct unwind_stacktrace *tr
 		 * The take comes last. Until then an NMI is refused, as its registers
 		 * differ. So the callbacks cannot serve its request with this stack.
 		 */
-		call_clients(trace, state, (state & UNWIND_PENDING) | owed);
+		call_clients(trace, state, state & UNWIND_PENDING);
 		change_state(info, taken, 0);
 	}
 
@@ -513,28 +537,25 @@ static unsigned long walk_and_hand_out(struct unwind_task_info *info, bool last)
 	guard(preempt)();
 	for (;;) {
 		state = READ_ONCE(info->state);
-		if (!(state & (UNWIND_PENDING | UNWIND_FAULT)) && !READ_ONCE(info->owed))
+		if (!(state & (UNWIND_PENDING | UNWIND_FAULT)))
 			return 0;
 		valid = walk(info, state, &trace, false);
 		unwind_test_point(info);
 
 		guard(irq)();
-		/* Until here another place hands out a short stack, and notes who is owed. */
-		if (unlikely(state & UNWIND_FAULT))
-			change_state(info, UNWIND_FAULT, 0);
 		now = READ_ONCE(info->state);
-		/* An interrupt has handed out this stack as gone, and opened another one. */
-		if (unlikely((state ^ now) >> UNWIND_COOKIE_SHIFT)) {
-			info->owed = 0;
+		/* This stack has been handed out meanwhile, and another one was opened. */
+		if (unlikely((state ^ now) >> UNWIND_COOKIE_SHIFT))
 			continue;
-		}
-		if (unlikely(!(now & UNWIND_PENDING) && !info->owed))
+		if (unlikely(!(now & UNWIND_PENDING) && !info->owed)) {
+			change_state(info, UNWIND_FAULT, 0);
 			return 0;
+		}
 		if (unlikely(trace.absent) && !last) {
 			change_state(info, 0, UNWIND_FAULT);
 			return trace.absent;
 		}
-		hand_out(info, &trace, valid, 0, UNWIND_WORKS_ONE);
+		hand_out(info, &trace, valid, UNWIND_FAULT, UNWIND_WORKS_ONE);
 		return 0;
 	}
 }
@@ -720,9 +741,9 @@ static void forget_client(void *bit)
  * No callback runs when this returns, and none will. Stacks that are pending are
  * not handed out.
  *
- * A task that sleeps in a page fault of its walk keeps the client's bit. If another client
- * has got that bit when the walk ends, its callback runs with a cookie that it does not
- * know, and has to ignore it.
+ * A task that is off its CPU in a page fault of its walk keeps the client's bit. If another
+ * client has got that bit when the walk ends, its callback runs with a cookie that it does
+ * not know, and has to ignore it.
  *
  * Context: Task context, may sleep. Waits for a grace period and interrupts each CPU.
  */

@@ -215,6 +215,7 @@ static void unwind_deferred_task(struct kunit *test)
 	task_thread_info(task)->status = TS_UNWIND | TS_COMPAT;
 	unwind_deferred_task_init(task);
 	KUNIT_EXPECT_EQ(test, 0ULL, task->unwind_info.state);
+	KUNIT_EXPECT_EQ(test, 0ULL, task->unwind_info.owed);
 	KUNIT_EXPECT_EQ(test, TS_COMPAT, task_thread_info(task)->status);
 }
 

@@ -19,6 +19,7 @@
 #define NOBODY		65534
 #define COPY_SIZE	32
 #define SUID_DUMPABLE	"/proc/sys/fs/suid_dumpable"
+#define DEFER		"/proc/sys/kernel/perf_event_defer"
 
 struct shared {
 	struct ut_stack	st[4];
@@ -330,8 +331,8 @@ TEST_F(exec, undumpable)
 }
 
 /*
- * An NMI at each instruction of the hook at the point of no return. Its stack is still
- * handed out, or the sample has no user part.
+ * An NMI at the instructions of the hook at the point of no return: each variant takes every
+ * other byte. The stack of the NMI is still handed out, or the sample has no user part.
  */
 TEST_F_TIMEOUT(exec, nmi_at_the_point_of_no_return, 300)
 {
@@ -343,7 +344,7 @@ TEST_F_TIMEOUT(exec, nmi_at_the_point_of_no_return, 300)
 	ASSERT_EQ(0, ut_kernel_function("unwind_deferred_exec", &start, &end));
 	ASSERT_LT(end - start, 8192);
 	step = ut_kernel_checks_itself() ? (end - start) / 50 + 1 : 1;
-	for (addr = start; addr < end; addr += step) {
+	for (addr = start + variant->inherit * step; addr < end; addr += 2 * step) {
 		ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
 		ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit,
 				   false));
@@ -364,7 +365,7 @@ TEST_F_TIMEOUT(exec, nmi_at_the_point_of_no_return, 300)
 		EXPECT_EQ(0, ut_check(&self->s, 0));
 		ut_close(&self->s);
 	}
-	TH_LOG("%u of %llu bytes hit", hits, (end - start) / step);
+	TH_LOG("%u of %llu bytes hit", hits, (end - start) / (2 * step));
 	EXPECT_LT(step == 1 ? 10 : 0, hits);
 }
 
@@ -502,6 +503,23 @@ static void exec_from_thread(void *arg)
 		pause();
 }
 
+/* Nothing is left that the exec waits for, and would be switched out. */
+static void *execer_alone(void *arg)
+{
+	while (ut_task_state(getpid()) != 'Z')
+		usleep(1000);
+	return execer(arg);
+}
+
+static void exec_from_last_thread(void *arg)
+{
+	pthread_t id;
+
+	if (pthread_create(&id, NULL, execer_alone, arg))
+		_exit(99);
+	syscall(__NR_exit, 0);
+}
+
 /* Only inherited events see the other threads. */
 FIXTURE(exec_threads) {
 	struct ut_session s;
@@ -519,6 +537,7 @@ FIXTURE_SETUP(exec_threads)
 
 FIXTURE_TEARDOWN(exec_threads)
 {
+	ut_write_sysctl(DEFER, 1);
 	ut_close(&self->s);
 }
 
@@ -547,13 +566,64 @@ TEST_F(exec_threads, with_other_threads)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/*
+ * Between the two images no sample has a user part, immediate ones neither: where the task
+ * is switched out, as it waits for its threads to end, and where nothing is deferred.
+ */
+TEST_F(exec_threads, immediate_between_the_images)
+{
+	int begin, switched, function, end;
+	unsigned int i, pass, nr;
+	struct ut_rec *r, *from, *to;
+
+	for (pass = 0; pass < 2; pass++) {
+		memset(self->sh->st, 0, sizeof(self->sh->st));
+		self->sh->ready = 0;
+		ASSERT_EQ(0, ut_fork(&self->c, exec_with_threads, self->sh));
+		ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true, false));
+		begin = ut_add_function(&self->s, "unwind_deferred_exec");
+		switched = ut_add_tracepoint(&self->s, "sched", "sched_switch");
+		function = ut_add_function(&self->s, "flush_thread");
+		end = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_execve");
+		ASSERT_LE(0, begin);
+		ASSERT_LE(0, switched);
+		ASSERT_LE(0, function);
+		ASSERT_LE(0, end);
+		ASSERT_EQ(0, ut_enable(&self->s));
+		ASSERT_EQ(0, ut_write_sysctl(DEFER, !pass));
+		ASSERT_EQ(0, ut_go(&self->c));
+		ASSERT_EQ(7 << 8, ut_wait(&self->c));
+		ASSERT_EQ(0, ut_write_sysctl(DEFER, 1));
+		ut_disable(&self->s);
+		ASSERT_EQ(0, ut_drain(&self->s));
+		from = ut_sample(&self->s, begin, self->c.pid, 0);
+		to = ut_sample(&self->s, end, self->c.pid, 0);
+		ASSERT_NE(NULL, from);
+		ASSERT_NE(NULL, to);
+		nr = 0;
+		for (i = 0; (r = ut_sample(&self->s, -1, self->c.pid, i)); i++) {
+			if (r->time <= from->time || r->time > to->time)
+				continue;
+			/* It may have been preempted ahead of the function's first step. */
+			if (!nr && !no_user_part(r))
+				continue;
+			EXPECT_TRUE(no_user_part(r)) TH_LOG("pass %u, sample %u", pass, i);
+			nr++;
+		}
+		/* At least one switch, flush_thread() and the end. */
+		EXPECT_LE(3, nr) TH_LOG("pass %u", pass);
+		EXPECT_EQ(0, ut_check(&self->s, 0)) TH_LOG("pass %u", pass);
+		ut_close(&self->s);
+	}
+}
+
 /* A thread that is not the leader takes the leader's tid. Its record has the old tid. */
-static bool from_thread(struct ut_session *s, struct ut_child *c, struct shared *sh,
+static bool from_thread(struct ut_session *s, struct ut_child *c, struct shared *sh, ut_fn fn,
 			const char *sys, const char *name)
 {
 	int event;
 
-	if (ut_fork(c, exec_from_thread, sh) || watch(s, c->pid, true, true, false))
+	if (ut_fork(c, fn, sh) || watch(s, c->pid, true, true, false))
 		return false;
 	event = ut_add_tracepoint(s, sys, name);
 	if (event < 0 || ut_enable(s) || ut_go(c) || ut_wait(c) != 7 << 8)
@@ -566,13 +636,15 @@ static bool from_thread(struct ut_session *s, struct ut_child *c, struct shared 
 
 TEST_F(exec_threads, from_another_thread)
 {
-	EXPECT_TRUE(from_thread(&self->s, &self->c, self->sh, "syscalls", "sys_enter_execve"));
+	EXPECT_TRUE(from_thread(&self->s, &self->c, self->sh, exec_from_thread, "syscalls",
+				"sys_enter_execve"));
 }
 
 /* A request at the last moment at which the thread has its own tid. */
 TEST_F(exec_threads, from_another_thread_late)
 {
-	EXPECT_TRUE(from_thread(&self->s, &self->c, self->sh, "sched", "sched_prepare_exec"));
+	EXPECT_TRUE(from_thread(&self->s, &self->c, self->sh, exec_from_last_thread, "sched",
+				"sched_prepare_exec"));
 }
 
 static void getppid_new(void *arg)

@@ -3,6 +3,7 @@
  * K16: sample_max_stack and kernel.perf_event_max_stack hold for deferred stacks.
  */
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -68,8 +69,11 @@ TEST_F(limits, sample_max_stack)
 /* Two events in one entry have one record, with the larger limit of the two. */
 TEST_F(limits, two_events)
 {
+	struct sched_param param = { .sched_priority = 1 };
 	int order;
 
+	/* A switch between the two would write a record of its own. */
+	ASSERT_EQ(0, sched_setscheduler(0, SCHED_FIFO, &param));
 	for (order = 0; order < 2; order++) {
 		static const char * const tps[] = { "sys_enter_getppid", "sys_exit_getppid" };
 		struct ut_opts opts = { .pages = 4 };
@@ -160,6 +164,40 @@ TEST_F(limits, longest_record)
 	EXPECT_EQ(8 * (3 + room + 4), r->size);
 	for (i = 1; i < r->nr; i++)
 		ASSERT_EQ(0x400000 + 2 * (i - 1), r->ips[i]);
+}
+
+/* An event that has no callchains to defer does not hold the limit of those that have. */
+TEST_F(limits, event_without_callchains)
+{
+	struct perf_event_attr attr = {
+		.type		= PERF_TYPE_SOFTWARE,
+		.config		= PERF_COUNT_SW_CPU_CLOCK,
+		.size		= UT_ATTR_SIZE,
+		.sample_type	= PERF_SAMPLE_IP,
+		.sample_period	= 1000000,
+		.disabled	= 1,
+	};
+	struct ut_opts opts = { .pages = 4, .max_stack = 200 };
+	struct ut_rec *r;
+	int fd;
+
+	fill_deep();
+	*ut_attr_flags(&attr) |= UT_DEFER_CALLCHAIN;
+	fd = ut_perf_open(&attr, 0, -1, -1, 0);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, ut_write_sysctl(MAX_STACK, 200));
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ut_syscall_on((unsigned long)deep, (unsigned long)deep, __NR_getppid, 0, 0, 0);
+	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_drain(&self->s));
+	r = ut_sample(&self->s, 0, 0, 0);
+	ASSERT_NE(NULL, r);
+	r = ut_record_of(&self->s, gettid(), r->cookie);
+	ASSERT_NE(NULL, r);
+	EXPECT_EQ(200, r->nr);
+	close(fd);
 }
 
 static void deep_pause(void *arg)
