@@ -3,11 +3,11 @@
  * Which file is mapped at an address, in any context and without locks.
  *
  * The mm's tree is walked under RCU, and VMAs are freed a grace period after they have
- * left it. But a VMA may be changed while it is read. Its lock cannot be taken: to let it
- * go may wake a task, under rq->lock. So it is read as under a sequence counter. Who
- * changes, unmaps or replaces a VMA first calls vma_start_write(), which sets the VMA's
- * vm_lock_seq to the mm's mm_lock_seq; who lets all VMAs go moves mm_lock_seq on. What is
- * read counts if the two differ and neither has changed when all is read.
+ * left it. But a VMA may be changed while it is read. Its lock cannot be taken: to release
+ * it may wake a task, under rq->lock. So it is read as under a sequence counter. A writer
+ * first calls vma_start_write(), which sets the VMA's vm_lock_seq to the mm's mm_lock_seq.
+ * Releasing the locks increments mm_lock_seq. A read is valid if the two numbers differ and
+ * neither has changed when all is read.
  *
  * This needs the stores of vma_start_write() and those that follow it to be seen in
  * order. On x86 stores are.
@@ -139,6 +139,7 @@ static bool range_none(struct unwind_range *range, unsigned long start, unsigned
 	range->start = start;
 	range->size = size;
 	range->table = NULL;
+	range->number = 0;
 	range->row = UNWIND_ROW_RECORD;
 	return true;
 }
@@ -191,7 +192,7 @@ bool unwind_range_find(struct mm_struct *mm, unsigned long addr,
 	struct range_vma copy __uninitialized;
 	const struct unwind_table *table;
 	struct vm_area_struct *vma;
-	struct unwind_key key;
+	struct unwind_key key __uninitialized;
 	unsigned int i;
 
 	for (i = 0; i < MAX_ATTEMPTS; i++) {

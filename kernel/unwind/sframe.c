@@ -375,38 +375,54 @@ static __always_inline const u8 *find_row(const u8 *row, unsigned int nr, u32 pc
 	return found;
 }
 
-/* A default row in one word, UNWIND_ROW_GAP if it does not fit. */
-static __always_inline u64 pack_words(u8 info, s32 cfa, s32 fp)
+/* A default row in one word, UNWIND_ROW_GAP if it does not fit: see pack_row(). */
+static __always_inline u64 pack_cfa(u8 info, s32 cfa)
+{
+	return cfa & 7 ? UNWIND_ROW_GAP : unwind_row(info & INFO_SP, cfa);
+}
+
+static __always_inline u64 pack_cfa_fp(u8 info, s32 cfa, s32 fp)
 {
 	/* Whole words, and the frame pointer not too far. */
-	if (unlikely((cfa | fp) & 7 || fp < S16_MIN * 8 || fp >= S16_MAX * 8))
+	if ((cfa | fp) & 7 || fp < S16_MIN * 8 || fp >= S16_MAX * 8)
 		return UNWIND_ROW_GAP;
-	if (INFO_WORDS(info) == 1)
-		return unwind_row(info & INFO_SP, cfa);
 	return unwind_row_fp(info & INFO_SP, cfa, fp);
+}
+
+/* See pack_row(). Out of line, as it needs more registers. */
+static noinline u64 pack_otherwise(const struct unwind_sframe *sframe, const u8 *row,
+				   bool flexible)
+{
+	u64 packed = UNWIND_ROW_GAP, place;
+
+	if (!flexible && INFO_WORDS(*row) == 1)
+		packed = pack_cfa(*row, row_word(row, 0));
+	else if (!flexible)
+		packed = pack_cfa_fp(*row, row_word(row, 0), row_word(row, 1));
+	if (packed != UNWIND_ROW_GAP)
+		return packed;
+
+	place = row - sframe->rows;
+	return (flexible ? UNWIND_ROW_FLEXIBLE : UNWIND_ROW_DECODE) |
+	       (place & U16_MAX) | (place >> 16) << PLACE_SHIFT;
 }
 
 /* Put a row into one word. */
 static __always_inline u64 pack_row(const struct unwind_sframe *sframe, const u8 *row,
 				    bool flexible)
 {
-	u64 packed = UNWIND_ROW_GAP, place;
+	u64 packed = UNWIND_ROW_GAP;
 	u8 info = *row;
 
 	if (unlikely(!INFO_WORDS(info)))
 		return UNWIND_ROW_END;
 	/* Nearly all rows have words of one byte. */
 	if (likely(!flexible && !INFO_SIZE(info)))
-		packed = pack_words(info, (s8)row[1], INFO_WORDS(info) > 1 ? (s8)row[2] : 0);
-	else if (!flexible)
-		packed = pack_words(info, row_word(row, 0),
-				    INFO_WORDS(info) > 1 ? row_word(row, 1) : 0);
+		packed = INFO_WORDS(info) == 1 ? pack_cfa(info, (s8)row[1]) :
+			 pack_cfa_fp(info, (s8)row[1], (s8)row[2]);
 	if (likely(packed != UNWIND_ROW_GAP))
 		return packed;
-
-	place = row - sframe->rows;
-	return (flexible ? UNWIND_ROW_FLEXIBLE : UNWIND_ROW_DECODE) |
-	       (place & U16_MAX) | (place >> 16) << PLACE_SHIFT;
+	return pack_otherwise(sframe, row, flexible);
 }
 
 /**

@@ -74,7 +74,7 @@ struct unwind_table {
  *		its last function; or NULL. Valid in the read-side section that it was
  *		found in.
  * @offset:	of @start in the file of @table
- * @number:	of @start, for the cache of rows
+ * @number:	of @start, for the cache of rows; 0 without a table
  * @row:	without a table the row of each address: UNWIND_ROW_RECORD, or
  *		UNWIND_ROW_END in a gap
  */
@@ -94,5 +94,9 @@ void unwind_inode_key(struct unwind_key *key, const struct inode *inode);
 int unwind_address_key(struct unwind_key *key, unsigned long addr);
 bool unwind_range_find(struct mm_struct *mm, unsigned long addr,
 		       struct unwind_range *range);
+
+#if IS_ENABLED(CONFIG_UNWIND_KUNIT_TEST)
+void unwind_row_cache_tear(u64 row);
+#endif
 
 #endif /* _KERNEL_UNWIND_TABLE_H */

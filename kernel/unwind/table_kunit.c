@@ -48,6 +48,7 @@ enum other {
 	STORED,		/* CFA = *(SP + 16), return address at the CFA */
 	RA_IN_RDI,	/* CFA = SP, return address in RDI */
 	FP_IN_R12,	/* CFA = SP + 16, FP = R12 */
+	BELOW,		/* CFA = SP + 16, return address at SP - 16 */
 	OTHERS
 };
 
@@ -82,6 +83,7 @@ static struct section *code_section(struct kunit *test)
 	add_row(s, STORED, false, REG_AT(7), 16, CFA_AT, 0);
 	add_row(s, RA_IN_RDI, false, REG(7), 0, REG(5), 0);
 	add_row(s, FP_IN_R12, false, REG(7), 16, 0, REG(12), 0);
+	add_row(s, BELOW, false, REG(7), 16, CFA_AT, -32);
 	add_function(s, SAME, 0x80, 0, 0, 0);
 	add_row(s, 0, true, 0);
 	add_function(s, FAR_AWAY, 0x80, 0, 0, 0);
@@ -371,6 +373,11 @@ static void table_flexible(struct kunit *test)
 	unwind_test_enter(regs.ip, sp, fp);
 	EXPECT(&regs, AT(OTHER + FP_IN_R12), AT(FP16_FP + 2), AT(OUTERMOST + 1));
 
+	/* Below the stack pointer: the frames would not have to ascend. */
+	put(test, sp - 16, AT(OUTERMOST + 5));
+	regs.ip = AT(OTHER + BELOW);
+	EXPECT(&regs, AT(OTHER + BELOW));
+
 	/* A caller's other registers are not known; its stack pointer is. */
 	regs = regs_at(AT(SP16), sp - 16, fp);
 	unwind_test_enter(regs.ip, sp - 16, fp);
@@ -462,6 +469,11 @@ static void table_at_entry(struct kunit *test)
 	EXPECT(&regs, PLAIN, PLAIN + 64, AT(OUTERMOST));
 	regs.ip = AT(SP16);
 	EXPECT(&regs, AT(SP16), AT(OUTERMOST + 1));
+	/* In a large gap: code without a row. In a small one it may be anything. */
+	regs.ip = AT(SAME + 0x80);
+	EXPECT(&regs, AT(SAME + 0x80), PLAIN + 64, AT(OUTERMOST));
+	regs.ip = AT(SP24 + 0x80);
+	EXPECT(&regs, AT(SP24 + 0x80));
 }
 
 /* A mapping that is being changed, is gone, or is another file's. */
@@ -689,6 +701,20 @@ static void table_loaded_again(struct kunit *test)
 	}
 }
 
+/* Entries of the cache whose words are of two rows. */
+static void table_torn(struct kunit *test)
+{
+	struct code *code = new_code(test);
+	unsigned long sp = code->sp;
+	struct unwind_user_regs regs = regs_at(AT(SP16), sp, 0);
+
+	put(test, sp + 8, AT(OUTERMOST));
+	put(test, sp + 16, AT(OUTERMOST + 1));
+	EXPECT(&regs, AT(SP16), AT(OUTERMOST));
+	unwind_row_cache_tear(unwind_row(true, 24));
+	EXPECT(&regs, AT(SP16), AT(OUTERMOST));
+}
+
 static struct kunit_case unwind_table_cases[] = {
 	KUNIT_CASE(table_rows),
 	KUNIT_CASE(table_mixed),
@@ -703,6 +729,7 @@ static struct kunit_case unwind_table_cases[] = {
 	KUNIT_CASE(table_chain),
 	KUNIT_CASE(table_keys),
 	KUNIT_CASE(table_loaded_again),
+	KUNIT_CASE(table_torn),
 	{}
 };
 

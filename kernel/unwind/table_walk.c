@@ -14,6 +14,7 @@
  */
 #include <linux/bitops.h>
 #include <linux/cleanup.h>
+#include <linux/cpumask.h>
 #include <linux/hash.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
@@ -23,6 +24,8 @@
 #include <linux/uaccess.h>
 
 #include <asm/unwind_user.h>
+
+#include <kunit/visibility.h>
 
 #include "table.h"
 #include "user.h"
@@ -66,7 +69,7 @@ static struct row_slot __percpu *row_cache;
  * @regs:	where the walk started
  * @range:	the memory around @addr
  * @trampoline:	the one of uretprobes, 0 if there is none
- * @number:	the number of @range's start, for the cache of rows
+ * @key:	of @range's start, for the cache of rows
  * @text:	size of what may hold code, 0 to have each return address looked at
  * @limit:	the last word of user space
  * @cache:	the cache of rows. Any CPU's would do: what is read is found to be right, or
@@ -86,7 +89,7 @@ struct table_walk {
 	const struct unwind_user_regs	*regs;
 	struct unwind_range		*range;
 	unsigned long			trampoline;
-	unsigned long			number;
+	u64				key;
 	unsigned long			text;
 	unsigned long			limit;
 	struct row_slot			*cache;
@@ -109,10 +112,25 @@ bool unwind_row_cache_init(void)
 	return row_cache;
 }
 
+#if IS_ENABLED(CONFIG_UNWIND_KUNIT_TEST)
+/* Make @row the second word of all entries, as if NMIs had come between their two words. */
+void unwind_row_cache_tear(u64 row)
+{
+	unsigned int cpu, i;
+
+	for_each_possible_cpu(cpu) {
+		for (i = 0; i < 1 << CACHE_BITS; i++)
+			WRITE_ONCE(per_cpu_ptr(row_cache, cpu)[i].row, row);
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(unwind_row_cache_tear);
+#endif
+
 /*
  * The key of a number. The multiplication is one-to-one. It makes keys differ in many
  * bits, where rows differ in few: so a word of one entry and a word of another do not make
- * a key that is asked for. Bits 22 to 31 tell the place in the cache.
+ * a key that is asked for. Bits 22 to 31 tell the place in the cache. The key of a sum is
+ * the sum of the keys.
  */
 static __always_inline u64 row_key(u64 number)
 {
@@ -127,12 +145,13 @@ static __always_inline struct row_slot *row_slot(struct row_slot *cache, u64 key
 	return (void *)cache + ((key >> shift) & mask);
 }
 
-static noinline u64 row_miss(const struct table_walk *walk, unsigned long addr,
-			     struct row_slot *slot, u64 key)
+static noinline u64 row_miss(const struct table_walk *walk, unsigned long addr)
 {
 	const struct unwind_range *range = walk->range;
-	u64 row = unwind_sframe_row(&range->table->sframe,
-				    range->offset + (addr - range->start));
+	const unsigned long rel = addr - range->start;
+	u64 row = unwind_sframe_row(&range->table->sframe, range->offset + rel);
+	u64 key = row_key(rel) + walk->key;
+	struct row_slot *slot = row_slot(walk->cache, key);
 
 	/* What becomes of a gap depends on the mapping. */
 	if (row != UNWIND_ROW_GAP) {
@@ -142,16 +161,14 @@ static noinline u64 row_miss(const struct table_walk *walk, unsigned long addr,
 	return row;
 }
 
-/* Set @range to the memory around @addr. False: it is being changed. */
+/* Set @range and @key to those of the memory around @addr. False: it is being changed. */
 static noinline bool find_range(struct table_walk *walk, unsigned long addr)
 {
 	struct unwind_range *range;
 
 	for (range = walk->ranges; range < walk->ranges + walk->nr_ranges; range++) {
-		if (addr - range->start < range->size) {
-			walk->range = range;
-			return true;
-		}
+		if (addr - range->start < range->size)
+			goto found;
 	}
 
 	range = &walk->ranges[walk->next];
@@ -159,7 +176,9 @@ static noinline bool find_range(struct table_walk *walk, unsigned long addr)
 		return false;
 	walk->next = (walk->next + 1) % MAX_RANGES;
 	walk->nr_ranges = max(walk->nr_ranges, (unsigned int)(range - walk->ranges) + 1);
+found:
 	walk->range = range;
+	walk->key = row_key(range->number);
 	return true;
 }
 
@@ -208,14 +227,21 @@ static bool get_value(struct table_walk *walk, const struct unwind_rule *rule,
 	return true;
 }
 
+/* May @sp be the stack pointer of the caller? Only in the first frame it may be the same. */
+static __always_inline bool ascends(const struct table_walk *walk, unsigned long sp)
+{
+	return sp > walk->sp || (sp == walk->sp && walk->fresh);
+}
+
 /* Take a frame by rules. Returns the return address, 0 at the end of the walk. */
 static unsigned long step_by_rules(struct table_walk *walk, const struct unwind_rules *rules)
 {
 	unsigned long cfa, ra, fp = walk->fp, slot, unused;
 
 	if (!get_value(walk, &rules->cfa, 0, &cfa, &unused) ||
-	    cfa < walk->sp || (cfa == walk->sp && !walk->fresh) || !IS_ALIGNED(cfa, 8) ||
+	    !ascends(walk, cfa) || !IS_ALIGNED(cfa, 8) ||
 	    !get_value(walk, &rules->ra, cfa, &ra, &slot) ||
+	    (slot && !ascends(walk, slot + 8)) ||
 	    (rules->fp.base != UNWIND_BASE_NONE &&
 	     !get_value(walk, &rules->fp, cfa, &fp, &unused)))
 		return 0;
@@ -296,9 +322,11 @@ static noinline unsigned long step_otherwise(struct table_walk *walk, u64 row)
 		unwind_sframe_decode(&walk->range->table->sframe, row, &rules);
 		return step_by_rules(walk, &rules);
 	case UNWIND_ROW_GAP:
-		if (walk->fp < walk->sp || !in_large_gap(walk->range, walk->addr))
+		if (!in_large_gap(walk->range, walk->addr))
 			return 0;
-		return step_by_row(walk, UNWIND_ROW_RECORD);
+		if (walk->regs->at_entry && walk->fresh && !walk->context)
+			return step_by_row(walk, ROW_ENTRY);
+		return walk->fp < walk->sp ? 0 : step_by_row(walk, UNWIND_ROW_RECORD);
 	default:
 		return 0;
 	}
@@ -335,7 +363,7 @@ unsigned int unwind_table_walk(struct unwind_user_state *state,
 	 */
 	unsigned long sp = ror64(regs->sp, 3), fp = ror64(regs->fp, 3);
 	unsigned long *entry = entries, *end = entries + max, *fresh = entries + 1;
-	unsigned long start = 0, size = 0, addr, rel, slot, fp_slot, ra;
+	unsigned long start = 0, size = 0, ip, ra, rel, slot, fp_slot;
 	struct table_walk walk __uninitialized;
 	const struct unwind_range *range;
 	struct row_slot *cached;
@@ -347,26 +375,28 @@ unsigned int unwind_table_walk(struct unwind_user_state *state,
 	walk.signals = 0;
 	walk.next = 0;
 	walk.nr_ranges = 0;
-	walk.number = 0;
+	walk.key = 0;
 	walk.text = state->text;
 	walk.limit = TASK_SIZE_MAX / 8 - 1;
 	walk.cache = raw_cpu_ptr(row_cache);
 	walk.trampoline = unwind_user_trampoline();
-	addr = regs->ip;
+	ip = regs->ip;
 	if (unlikely(walk.trampoline)) {
 		walk.text = 0;
-		if (addr == walk.trampoline)
-			addr = unwind_user_real_return(addr, regs->sp, true);
+		if (ip == walk.trampoline)
+			ip = unwind_user_real_return(ip, regs->sp, true);
 	}
-	*entry++ = addr;
+	*entry++ = ip;
+	/* The address to be looked up is the one ahead of @ra: it is inside of the call. */
+	ra = ip + 1;
 
 	guard(rcu)();
 	pagefault_disable();
 	while (entry != end && likely(sp >= UNWIND_MIN_SP)) {
 again:
-		rel = addr - start;
+		rel = ra - start;
 		if (unlikely(rel >= size)) {
-			if (!find_range(&walk, addr))
+			if (!find_range(&walk, ra - 1))
 				break;
 			range = walk.range;
 			if (!range->table) {
@@ -380,23 +410,24 @@ again:
 				}
 				goto step;
 			}
-			start = range->start;
+			start = range->start + 1;
 			size = range->size;
-			walk.number = range->number;
-			rel = addr - start;
+			goto again;
 		}
 
-		key = row_key(walk.number + rel);
+		key = row_key(rel) + walk.key;
 		cached = row_slot(walk.cache, key);
 		row = READ_ONCE(cached->row);
 		/* A word of another entry, or half of one, is not right for this row. */
-		if (unlikely((key ^ row) != data_race(cached->key_row)))
-			row = row_miss(&walk, addr, cached, key);
+		if (unlikely((key ^ data_race(cached->key_row)) != row))
+			row = row_miss(&walk, ra - 1);
 step:
 		slot = (row & UNWIND_ROW_SP ? sp : fp) + unwind_row_slot(row);
 		/* 0 if it is no user address. */
 		slot = arch_unwind_user_index(slot, walk.limit);
 		if (unlikely(slot < sp)) {
+			if (row == UNWIND_ROW_END)
+				break;
 			if (entry != fresh && !unwind_row_is_other(row))
 				break;
 			goto otherwise;
@@ -421,23 +452,24 @@ step:
 			if (!user_text_address(state, ra))
 				break;
 		}
-		*entry++ = ra;
-		addr = ra - 1;
 		sp = slot + 1;
+		/* In this order, or else the compiler keeps two values of @entry. */
+		*entry = ra;
+		entry++;
 		if (likely(entry != end))
 			goto again;
 		break;
 
 otherwise:
-		walk.addr = addr;
+		walk.addr = ra - 1;
 		walk.sp = rol64(sp, 3);
 		walk.fp = rol64(fp, 3);
 		walk.fresh = entry == fresh;
-		ra = step_otherwise(&walk, row);
-		if (!user_text_address(state, ra))
+		ip = step_otherwise(&walk, row);
+		if (!user_text_address(state, ip))
 			break;
-		*entry++ = ra;
-		addr = walk.addr;
+		*entry++ = ip;
+		ra = walk.addr + 1;
 		sp = ror64(walk.sp, 3);
 		fp = ror64(walk.fp, 3);
 		if (walk.fresh)

@@ -179,8 +179,8 @@ static __always_inline unsigned long arch_unwind_user_word(unsigned long slot)
 
 	asm volatile("1:	movq	(,%[slot],8), %[word]\n"
 		     "2:\n"
-		     _ASM_EXTABLE_TYPE(1b, 2b, UNWIND_CLEAR_AX)
-		     : [word] "=a" (word)
+		     _ASM_EXTABLE_TYPE_REG(1b, 2b, EX_TYPE_ZERO_REG, %[word])
+		     : [word] "=r" (word)
 		     : [slot] "r" (slot)
 		     : "memory");
 	return word;
@@ -202,9 +202,9 @@ arch_unwind_user_frame(unsigned long slot, unsigned long *fp)
 	asm volatile("1:	movq	(,%[slot],8), %[ra]\n"
 		     "2:	movq	(,%[fp],8), %[fp]\n"
 		     "3:\n"
-		     _ASM_EXTABLE_TYPE(1b, 3b, UNWIND_CLEAR_AX)
-		     _ASM_EXTABLE_TYPE(2b, 3b, UNWIND_CLEAR_AX)
-		     : [fp] "+r" (*fp), [ra] "=&a" (ra)
+		     _ASM_EXTABLE_TYPE_REG(1b, 3b, EX_TYPE_ZERO_REG, %[ra])
+		     _ASM_EXTABLE_TYPE_REG(2b, 3b, EX_TYPE_ZERO_REG, %[ra])
+		     : [fp] "+r" (*fp), [ra] "=&r" (ra)
 		     : [slot] "r" (slot)
 		     : "memory");
 	return ra;
