@@ -5,9 +5,6 @@
  */
 #include <asm/ldt.h>
 #include <errno.h>
-#include <libgen.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -29,35 +26,11 @@ FIXTURE(compat) {
 
 FIXTURE_SETUP(compat)
 {
-	char path[PATH_MAX], self_path[PATH_MAX] = "";
-	int in[2], out[2];
-	char byte = 0;
-
 	memset(&self->s, 0, sizeof(self->s));
 	if (!ut_has_32bit())
 		SKIP(return, UT_NO_32BIT);
-	ASSERT_LT(0, readlink("/proc/self/exe", self_path, sizeof(self_path) - 1));
-	snprintf(path, sizeof(path), "%.*s/compat_32", (int)sizeof(path) - 16,
-		 dirname(self_path));
-	ASSERT_EQ(0, access(path, X_OK))
-		TH_LOG("%s: %s; needs gcc -m32 or the package gcc-i686-linux-gnu to build", path,
-		       strerror(errno));
-	ASSERT_EQ(0, pipe2(in, O_CLOEXEC));
-	ASSERT_EQ(0, pipe2(out, O_CLOEXEC));
-	self->pid = fork();
-	ASSERT_LE(0, self->pid);
-	if (!self->pid) {
-		dup2(in[0], 0);
-		dup2(out[1], 1);
-		execl(path, "compat_32", NULL);
-		_exit(127);
-	}
-	close(in[0]);
-	close(out[1]);
-	self->in = in[1];
-	self->out = out[0];
-	ASSERT_EQ(0, ut_read_all(self->out, &byte, 1));
-	ASSERT_EQ('r', byte);
+	self->pid = ut_start_32(&self->in, &self->out);
+	ASSERT_LT(0, self->pid);
 }
 
 FIXTURE_TEARDOWN(compat)

@@ -44,7 +44,7 @@ FIXTURE_TEARDOWN(tables_others)
 	ut_code_free(&self->code);
 }
 
-TEST_F_TIMEOUT(tables_others, again, 300)
+TEST_F_TIMEOUT(tables_others, again, 800)
 {
 	char path[PATH_MAX], *slash;
 	ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 32);

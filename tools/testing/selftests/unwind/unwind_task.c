@@ -2,6 +2,8 @@
 /* Child processes and their states, and facts about the system. */
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +97,38 @@ bool ut_has_32bit(void)
 	}
 	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
 	       !WEXITSTATUS(status);
+}
+
+pid_t ut_start_32(int *in, int *out)
+{
+	char path[PATH_MAX], self_path[PATH_MAX] = "";
+	int to[2], from[2];
+	char byte = 0;
+	pid_t pid;
+
+	if (readlink("/proc/self/exe", self_path, sizeof(self_path) - 1) < 0)
+		return -1;
+	snprintf(path, sizeof(path), "%.*s/compat_32", (int)sizeof(path) - 16,
+		 dirname(self_path));
+	if (access(path, X_OK)) {
+		ut_diag("%s: %s; needs gcc -m32 or the package gcc-i686-linux-gnu to build", path,
+			strerror(errno));
+		return -1;
+	}
+	if (pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC))
+		return -1;
+	pid = fork();
+	if (!pid) {
+		dup2(to[0], 0);
+		dup2(from[1], 1);
+		execl(path, "compat_32", NULL);
+		_exit(127);
+	}
+	close(to[0]);
+	close(from[1]);
+	*in = to[1];
+	*out = from[0];
+	return pid < 0 || ut_read_all(*out, &byte, 1) || byte != 'r' ? -1 : pid;
 }
 
 int ut_fork(struct ut_child *c, ut_fn fn, void *arg)

@@ -25,6 +25,10 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+/* Seconds. The harness' 30 are too few for a debug kernel on emulated CPUs. */
+#undef TEST_TIMEOUT_DEFAULT
+#define TEST_TIMEOUT_DEFAULT	120
+
 /*
  * The numbers of the interface. They are not taken from the uapi header on purpose:
  * with the header's names a test could not notice a change of the header. abi.c
@@ -330,6 +334,8 @@ int ut_read_all(int fd, void *buf, size_t size);
 /* Does the kernel have the system calls for 32-bit code? They are optional. */
 bool ut_has_32bit(void);
 #define UT_NO_32BIT	"the kernel runs no 32-bit programs: CONFIG_IA32_EMULATION"
+/* Start compat_32, with pipes to and from it. Returns its pid when it is ready, or -1. */
+pid_t ut_start_32(int *in, int *out);
 int ut_write_all(int fd, const void *buf, size_t size);
 int ut_wait(struct ut_child *c);	/* returns the status of waitpid() */
 int ut_wait_gone(struct ut_child *c);	/* the same, or -1 after ten seconds */
