@@ -86,7 +86,7 @@ static void unserved(void *arg)
 		pause();
 }
 
-TEST_F_TIMEOUT(absent_pages, page_never_served, 60)
+TEST_F(absent_pages, page_never_served)
 {
 	struct victim *v = ut_shared(sizeof(*v));
 	struct ut_stack got;
@@ -238,7 +238,8 @@ TEST_F(dead_fuse, page)
 	ASSERT_EQ(2, got.nr);
 	EXPECT_EQ((unsigned long)ut_syscall_on_ret, got.ip[0]);
 	EXPECT_EQ(frame[1], got.ip[1]);
-	EXPECT_EQ(0, ut_check(&self->s, 0));
+	/* The task may be preempted while it waits. */
+	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_AGAIN));
 }
 
 /*
@@ -376,7 +377,7 @@ TEST_F(absent_pages, zero_beside_a_locked_map)
 }
 
 /* Like page_never_served, but the task is killed with the events enabled. */
-TEST_F_TIMEOUT(absent_pages, killed_in_the_walk, 60)
+TEST_F(absent_pages, killed_in_the_walk)
 {
 	struct victim *v = ut_shared(sizeof(*v));
 	struct ut_stack got;
@@ -409,7 +410,7 @@ static void exit_on(void *arg)
 	ut_syscall_on(v->fp, v->fp, v->exit, 0, 0, 0);
 }
 
-TEST_F_TIMEOUT(absent_pages, exit_brings_none, 60)
+TEST_F(absent_pages, exit_brings_none)
 {
 	static const struct {
 		long		nr;

@@ -20,7 +20,8 @@
 
 #define MAX_STACK	"/proc/sys/kernel/perf_event_max_stack"
 #define DEPTH		6
-#define MAX_FRAMES	1000
+/* The buffers of a CPU fit into a page: kvmalloc() has another way for larger ones. */
+#define MAX_FRAMES	200
 #define MANY		1000000000L
 
 /* The points of fault injection. */
@@ -141,7 +142,7 @@ static const char * const places[] = {
 };
 
 /* Walking a stack and handing it out allocates nothing that could fail. */
-TEST_F_TIMEOUT(failures, none_at_run_time, 120)
+TEST_F(failures, none_at_run_time)
 {
 	struct ut_opts opts = { .switches = true };
 	struct ut_stack want[2];
@@ -183,8 +184,8 @@ static int open_session(struct ut_session *s)
 	return ut_add_tracepoint(s, "syscalls", "sys_enter_getppid") < 0 ? -1 : 0;
 }
 
-/* Does a sample have its stack, deferred or (if there was no memory) immediate? */
-static bool has_stack(struct ut_session *s, bool deferred)
+/* Does a sample have its stack, deferred or, if an allocation has @failed, immediate? */
+static bool has_stack(struct ut_session *s, bool failed)
 {
 	struct ut_stack want;
 	struct ut_rec *r;
@@ -192,8 +193,9 @@ static bool has_stack(struct ut_session *s, bool deferred)
 	if (ut_enable(s) || ut_ladder(DEPTH, one_call, &want) || ut_disable(s) || ut_drain(s))
 		return false;
 	r = ut_sample(s, 0, getpid(), 0);
-	return (deferred ? ut_stack_is(s, r, &want) : ut_stack_is_immediate(s, r, &want)) &&
-	       !ut_check(s, 0);
+	if (failed && r && !r->cookie)
+		return ut_stack_is_immediate(s, r, &want) && !ut_check(s, 0);
+	return ut_stack_is(s, r, &want) && !ut_check(s, 0);
 }
 
 /*
@@ -221,7 +223,7 @@ TEST_F_TIMEOUT(failures, open, 240)
 		if (!failed)
 			EXPECT_EQ(0, err);
 		if (!err) {
-			EXPECT_TRUE(has_stack(&self->s, !failed)) TH_LOG("allocation %u", nth);
+			EXPECT_TRUE(has_stack(&self->s, failed)) TH_LOG("allocation %u", nth);
 			immediate += failed && !ut_sample(&self->s, 0, 0, 0)->cookie;
 		}
 		ut_close(&self->s);
@@ -231,9 +233,10 @@ TEST_F_TIMEOUT(failures, open, 240)
 	disarm();
 	TH_LOG("%u refused and %u immediate of %u", refused, immediate, nth - 2);
 	EXPECT_LE(1, refused);
-	EXPECT_LE(1, immediate);
+	/* The buffers of each CPU, and the list of them. */
+	EXPECT_LE(2, immediate);
 	ASSERT_EQ(0, open_session(&self->s));
-	EXPECT_TRUE(has_stack(&self->s, true));
+	EXPECT_TRUE(has_stack(&self->s, false));
 }
 
 int main(int argc, char **argv)

@@ -329,7 +329,7 @@ static void ladder_random(void *arg)
  * Another CPU moves the task out of the group and back, while the task is in a sampled
  * system call. The stack is handed out before the events are taken off the CPU.
  */
-TEST_F_TIMEOUT(cgroups, moved_in_the_entry, 120)
+TEST_F(cgroups, moved_in_the_entry)
 {
 	struct busy *b = ut_shared(sizeof(*b));
 	int cpus[UT_MAX_CPUS], i, k;

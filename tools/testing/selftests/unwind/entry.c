@@ -460,7 +460,7 @@ TEST_F(entry, tracepoint_behind_the_exit_work)
 }
 
 /* The timer interrupts a long system call many times. It is still one entry. */
-TEST_F_TIMEOUT(entry, interrupts_in_one_system_call, 120)
+TEST_F(entry, interrupts_in_one_system_call)
 {
 	const size_t size = 64 << 20, megabyte = 1 << 20;
 	struct call c = { .nr = __NR_getrandom };
@@ -554,7 +554,7 @@ static int write_byte(const char *path, char byte)
 }
 
 /* Each interrupt of the program is an entry of its own. */
-TEST_F_TIMEOUT(entry, interrupts_of_the_program, 60)
+TEST_F(entry, interrupts_of_the_program)
 {
 	unsigned int i, in_spin = 0;
 	struct ut_stack got;
@@ -598,13 +598,14 @@ static void spin_elsewhere(void *arg)
  * NMIs that interrupt the program. An NMI returns without exit work. So the request raises
  * an interrupt, which comes before the next instruction of the program.
  */
-TEST_F_TIMEOUT(entry, nmi_of_the_program, 120)
+TEST_F(entry, nmi_of_the_program)
 {
 	struct spin *sp = ut_shared(sizeof(*sp));
 	unsigned int i, in_spin = 0;
 	int cpus[UT_MAX_CPUS], handler;
 	struct ut_opts opts = {};
 	struct ut_stack got;
+	enum ut_kind kind;
 	struct ut_child c;
 	struct ut_rec *r;
 	cpu_set_t set;
@@ -635,13 +636,15 @@ TEST_F_TIMEOUT(entry, nmi_of_the_program, 120)
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
 	for (i = 0; (r = ut_sample(&self->s, handler, c.pid, i)); i++) {
-		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
+		kind = ut_user_stack(&self->s, r, &got);
+		/* An NMI may also interrupt an interrupt of the program. */
+		EXPECT_TRUE(kind == UT_DEFERRED || kind == UT_IMMEDIATE) TH_LOG("%d", kind);
 		ASSERT_LT(0, got.nr);
 		if (got.ip[0] < sp->from || got.ip[0] >= sp->to)
 			continue;
 		sp->st.ip[0] = got.ip[0];
 		EXPECT_TRUE(ut_same_stack(&got, &sp->st));
-		in_spin++;
+		in_spin += kind == UT_DEFERRED;
 	}
 	EXPECT_LE(1, in_spin);
 	EXPECT_EQ(0, ut_check(&self->s, 0));

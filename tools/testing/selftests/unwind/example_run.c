@@ -164,7 +164,7 @@ FIXTURE_TEARDOWN(example)
 {
 }
 
-TEST_F_TIMEOUT(example, prints_the_merged_stack, 90)
+TEST_F(example, prints_the_merged_stack)
 {
 	struct output *o = &self->o;
 

@@ -469,7 +469,7 @@ static void threads_and_a_core(void *arg)
  * While one thread writes the core, the others wait in their exit, and still have their
  * memory. None of their stacks is pending then.
  */
-TEST_F_TIMEOUT(exit_inherited, core_dump_of_threads, 60)
+TEST_F(exit_inherited, core_dump_of_threads)
 {
 	char pattern[128] = "";
 	int status, fd, i;

@@ -330,8 +330,9 @@ static int wait_guest(struct other *o)
 }
 
 /*
- * Wait until a thread has been switched out. Its state changes some time before that, see
- * set_current_state(). But its wchan can only be read after the switch.
+ * Wait until a thread has left the run queue. Its state changes some time before that, see
+ * set_current_state(). But its wchan can only be read afterwards. The switch follows at once,
+ * though the host may let its CPU wait.
  */
 static bool wait_asleep(pid_t tid)
 {
@@ -356,15 +357,19 @@ static void *wake_guest(void *arg)
 {
 	struct kvm_msi msi = { .address_lo = MSI_ADDRESS, .data = MSI_NMI };
 	struct other *o = arg;
+	int i;
 
 	/* When the guest halts, the thread of the vCPU sleeps in KVM_RUN. */
 	o->err = wait_guest(o);
 	if (!o->err && !wait_asleep(o->tid))
 		o->err = -1;
 	if (!o->err && o->disable) {
-		/* The stack has been handed out at the switch. */
-		o->err = ut_drain(o->s);
-		o->records = ut_count(o->s, UT_RECORD_CALLCHAIN_DEFERRED, o->tid);
+		/* The stack is handed out at the switch. */
+		for (i = 0; i < 10000 && !o->err && !o->records; i++) {
+			usleep(1000);
+			o->err = ut_drain(o->s);
+			o->records = ut_count(o->s, UT_RECORD_CALLCHAIN_DEFERRED, o->tid);
+		}
 		ut_disable(o->s);
 		/* Disabling the events has not woken the thread. */
 		if (ut_task_state(o->tid) != 'S')

@@ -179,7 +179,7 @@ static unsigned int count_records(struct ut_session *s, __u32 tid, __u64 cookie,
 }
 
 /* The complete record follows the short one, and is for all samples up to it. */
-TEST_F_TIMEOUT(fault, brought, 60)
+TEST_F(fault, brought)
 {
 	struct ut_rec *r, *in_fault = NULL;
 	__u64 cookie = self->sample->cookie;
@@ -204,7 +204,7 @@ TEST_F_TIMEOUT(fault, brought, 60)
 }
 
 /* The task moves to another CPU, and the complete record is written there. */
-TEST_F_TIMEOUT(fault, brought_elsewhere, 60)
+TEST_F(fault, brought_elsewhere)
 {
 	struct ut_rec *r;
 
@@ -225,7 +225,7 @@ TEST_F_TIMEOUT(fault, brought_elsewhere, 60)
 }
 
 /* The session is disabled meanwhile: the sample has only the short record. */
-TEST_F_TIMEOUT(fault, disabled_meanwhile, 60)
+TEST_F(fault, disabled_meanwhile)
 {
 	__u64 cookie = self->sample->cookie;
 
@@ -239,7 +239,7 @@ TEST_F_TIMEOUT(fault, disabled_meanwhile, 60)
 }
 
 /* The session is disabled and enabled again: the walk still belongs to it. */
-TEST_F_TIMEOUT(fault, enabled_again, 60)
+TEST_F(fault, enabled_again)
 {
 	__u64 cookie = self->sample->cookie;
 
@@ -255,7 +255,7 @@ TEST_F_TIMEOUT(fault, enabled_again, 60)
 }
 
 /* The session is closed meanwhile, and another session gets its slot. */
-TEST_F_TIMEOUT(fault, closed_meanwhile, 60)
+TEST_F(fault, closed_meanwhile)
 {
 	struct ut_opts opts = { .pid = self->c.pid, .sideband = true };
 
@@ -273,7 +273,7 @@ TEST_F_TIMEOUT(fault, closed_meanwhile, 60)
 }
 
 /* The task is killed in the fault: the short record comes before its EXIT. */
-TEST_F_TIMEOUT(fault, killed, 60)
+TEST_F(fault, killed)
 {
 	ASSERT_EQ(0, kill(self->c.pid, SIGKILL));
 	ASSERT_EQ(SIGKILL, ut_wait(&self->c));

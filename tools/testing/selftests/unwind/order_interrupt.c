@@ -211,7 +211,7 @@ static int open_delay(pid_t pid)
  * comes before the sample, and there is no other one. If the kernel samples with interrupts
  * off, the interrupt comes after the writing.
  */
-TEST_F_TIMEOUT(interrupt, between_request_and_sample, 120)
+TEST_F(interrupt, between_request_and_sample)
 {
 	unsigned int i, early = 0, samples = 0, rounds, n;
 	struct ut_rec *r, *rec;

@@ -106,7 +106,7 @@ static void ask_all(void *arg)
 }
 
 /* With each setting, with and without the capability: both are allowed, or neither is. */
-TEST_F_TIMEOUT(permissions, same_as_callchains, 60)
+TEST_F(permissions, same_as_callchains)
 {
 	struct ask *a = ut_shared(sizeof(*a));
 	int paranoid, perfmon, what, user, refused = 0, allowed = 0;

@@ -147,7 +147,7 @@ static bool in_order(struct ut_session *s, int event, struct shared *sh, int fir
 }
 
 /* All tasks run to their end. */
-TEST_F_TIMEOUT(pid_reuse, one_after_the_other, 60)
+TEST_F(pid_reuse, one_after_the_other)
 {
 	ASSERT_EQ(0, ut_go(&self->c));
 	while (UT_READ(self->sh->made) < ROUNDS && !UT_READ(self->sh->err))
@@ -165,7 +165,7 @@ TEST_F_TIMEOUT(pid_reuse, one_after_the_other, 60)
  * Every other task is killed in its sampled system call. The next task with that tid still
  * gets its own stack.
  */
-TEST_F_TIMEOUT(pid_reuse, after_one_that_was_killed, 60)
+TEST_F(pid_reuse, after_one_that_was_killed)
 {
 	int i;
 
@@ -191,7 +191,7 @@ TEST_F_TIMEOUT(pid_reuse, after_one_that_was_killed, 60)
 }
 
 /* The stack of each task can be read while it sleeps, and is not that of the task before. */
-TEST_F_TIMEOUT(pid_reuse, read_asleep, 60)
+TEST_F(pid_reuse, read_asleep)
 {
 	struct ut_rec *r;
 	int i;

@@ -245,8 +245,11 @@ TEST_F_TIMEOUT(sessions, more_than_slots, 200)
 
 	setrlimit(RLIMIT_NOFILE, &files);
 	for (i = 0; i < MANY; i++) {
-		self->p[i] = (struct profiler){ .t = self->t, .crowd = true, .uid = i % 2,
-			.tp = i % 2 ? "sys_enter_getuid" : "sys_enter_getppid" };
+		/* Two that share a slot do not sample the same call. */
+		bool uid = (i + i / SLOTS) % 2;
+
+		self->p[i] = (struct profiler){ .t = self->t, .crowd = true, .uid = uid,
+			.tp = uid ? "sys_enter_getuid" : "sys_enter_getppid" };
 		ASSERT_EQ(0, start(&self->p[i], &self->pc[i])) TH_LOG("profiler %d", i);
 	}
 	for (i = 0; i < 3; i++)
@@ -259,6 +262,7 @@ TEST_F_TIMEOUT(sessions, more_than_slots, 200)
 		shared += !!self->p[i].foreign;
 	}
 	TH_LOG("%d profilers had records of others", shared);
+	EXPECT_LT(0, shared);
 	EXPECT_GE(2 * (MANY - SLOTS), shared);
 
 	for (i = 0; i < 2; i++) {
@@ -273,6 +277,34 @@ TEST_F_TIMEOUT(sessions, more_than_slots, 200)
 		EXPECT_EQ(1, self->p[i].deferred);
 		EXPECT_EQ(0, self->p[i].foreign);
 	}
+}
+
+/*
+ * Profilers come and go beside one that stays, as many as there are slots. Each leaves its
+ * slot, so none has to share one with the first.
+ */
+TEST_F_TIMEOUT(sessions, come_and_go, 200)
+{
+	struct profiler *p = &self->p[1];
+	int i;
+
+	self->p[0] = (struct profiler){ .t = self->t, .tp = "sys_enter_getppid" };
+	ASSERT_EQ(0, start(&self->p[0], &self->pc[0]));
+	for (i = 0; i < SLOTS; i++) {
+		*p = (struct profiler){ .t = self->t, .tp = "sys_enter_getuid", .uid = true };
+		ASSERT_EQ(0, start(p, &self->pc[1])) TH_LOG("profiler %d", i);
+		round_of(self->t);
+		ASSERT_EQ(0, finish(p, &self->pc[1]));
+		EXPECT_EQ(1, p->result) TH_LOG("profiler %d", i);
+		EXPECT_EQ(1, p->deferred) TH_LOG("profiler %d", i);
+		EXPECT_EQ(0, p->foreign) TH_LOG("profiler %d", i);
+		close(p->go[0]);
+		close(p->go[1]);
+	}
+	ASSERT_EQ(0, finish(&self->p[0], &self->pc[0]));
+	EXPECT_EQ(1, self->p[0].result);
+	EXPECT_EQ(SLOTS, self->p[0].deferred);
+	EXPECT_EQ(0, self->p[0].foreign);
 }
 
 int main(int argc, char **argv)

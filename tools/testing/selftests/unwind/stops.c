@@ -119,7 +119,7 @@ static void ladder_core(void *arg)
 	ut_ladder(6, abort_with_core, arg);
 }
 
-TEST_F_TIMEOUT(stops, core_dump, 60)
+TEST_F(stops, core_dump)
 {
 	int enter, deliver, status, fd;
 	char pattern[128] = "";
@@ -434,7 +434,7 @@ TEST_F(stops, stopped_and_continued)
  * A sleeping task is frozen, and sampled after the last check for task work before that.
  * The record can be read while the task is frozen.
  */
-TEST_F_TIMEOUT(stops, frozen, 60)
+TEST_F(stops, frozen)
 {
 	struct ut_cgroup freezer;
 	int func;

@@ -264,7 +264,7 @@ TEST_F(teardown, own_disable)
 }
 
 /* The session samples the calls that close it. */
-TEST_F_TIMEOUT(teardown, own_close, 120)
+TEST_F(teardown, own_close)
 {
 	static const char * const tps[] = {
 		"sys_enter_close", "sys_enter_munmap", "sys_enter_ioctl", "sys_exit_ioctl",

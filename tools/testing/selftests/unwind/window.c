@@ -158,7 +158,7 @@ static bool right_samples(struct ut_session *s, int event, struct ut_child *c, s
 }
 
 /* These events fire in the window. None of their samples is deferred, all have a stack. */
-TEST_F_TIMEOUT(window, immediate, 60)
+TEST_F(window, immediate)
 {
 	static const char * const what[] = {
 		"sched:sched_switch", "context-switches", "a probe of perf's own hook",
@@ -496,7 +496,7 @@ static bool right_entry(struct ut_session *s, struct ut_rec *call, struct ut_rec
 			       ut_stack_is_immediate(s, call, want));
 }
 
-TEST_F_TIMEOUT(at_the_entry, task_then_sleeps, 120)
+TEST_F(at_the_entry, task_then_sleeps)
 {
 	struct ut_opts opts = { .pid = self->c.pid, .switches = true, .pages = 256 };
 	unsigned int w, pad, hits, padding = 0, whole, k;
