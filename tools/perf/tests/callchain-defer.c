@@ -828,10 +828,9 @@ static int live_queue(struct live *live, struct ordered_events *oe, u64 time)
 	union perf_event *event = (void *)gen.buf;
 
 	gen.len = 0;
-	if (event->header.type == PERF_RECORD_CALLCHAIN_DEFERRED &&
-	    callchain_defer__read(live->cd, event, /*copy=*/true, 0, NULL))
-		return -EINVAL;
-	return ordered_events__queue(oe, event, callchain_defer__queue_time(event, time), 0, NULL);
+	if (event->header.type == PERF_RECORD_CALLCHAIN_DEFERRED)
+		return callchain_defer__read(live->cd, oe, event, /*copy=*/true, 0, NULL);
+	return ordered_events__queue(oe, event, time, 0, NULL);
 }
 
 static int live_sample(struct live *live, struct ordered_events *oe, u32 tid, u64 time,
@@ -872,19 +871,58 @@ static int read_live(struct live *live, struct ordered_events *oe)
 	TEST_ASSERT_EQUAL("its record", live_record(live, oe, PID + 1, 99 + sec, 6), 0);
 	TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, 2 * sec), 0);
 	TEST_ASSERT_EQUAL("held", live->nr, 2);
-	TEST_ASSERT_EQUAL("late", live_record(live, oe, PID + 2, 101 + sec, 7), 0);
+	TEST_ASSERT_EQUAL("late", live_sample(live, oe, PID + 1, 101 + sec, 6), 0);
 	TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, 2 * sec), 0);
-	TEST_ASSERT_EQUAL("delivered", live->nr, 4);
-	TEST_ASSERT_EQUAL("merged", live->merged, 3);
+	TEST_ASSERT_EQUAL("delivered", live->nr, 5);
+	TEST_ASSERT_EQUAL("merged", live->merged, 4);
 
 	TEST_ASSERT_EQUAL("lost", live_sample(live, oe, PID, 3 * sec, 7), 0);
 	TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, 4 * sec), 0);
-	TEST_ASSERT_EQUAL("held", live->nr, 4);
+	TEST_ASSERT_EQUAL("held", live->nr, 5);
 	oe->cur_alloc_size += 513ULL << 20;
 	TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, 4 * sec), 0);
 	oe->cur_alloc_size -= 513ULL << 20;
-	TEST_ASSERT_EQUAL("delivered", live->nr, 5);
+	TEST_ASSERT_EQUAL("delivered", live->nr, 6);
 	TEST_ASSERT_EQUAL("missing", (int)live->evlist->stats.nr_deferred_missing, 2);
+	return TEST_OK;
+}
+
+/*
+ * If a task's next record was delivered, or the task has exited, the stack is not needed
+ * any more, and must not take memory.
+ */
+static int read_live_stacks(struct live *live, struct ordered_events *oe)
+{
+	const u64 sec = 1000000000ULL;
+
+	live->nr = 0;
+	live->merged = 0;
+	TEST_ASSERT_EQUAL("sample", live_sample(live, oe, PID, 5 * sec, 8), 0);
+	TEST_ASSERT_EQUAL("record", live_record(live, oe, PID, 5 * sec + 1, 8), 0);
+	TEST_ASSERT_EQUAL("sample", live_sample(live, oe, PID, 5 * sec + 2, 9), 0);
+	TEST_ASSERT_EQUAL("record", live_record(live, oe, PID, 5 * sec + 3, 9), 0);
+	/* The second record has come, but is not due yet */
+	TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, 5 * sec + 2), 0);
+	TEST_ASSERT_EQUAL("other", live_record(live, oe, PID, 6 * sec, 10), 0);
+	TEST_ASSERT_EQUAL("not due", live_sample(live, oe, PID, 5 * sec + 3, 8), 0);
+	TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, 5 * sec + 3), 0);
+	TEST_ASSERT_EQUAL("merged", live->merged, 3);
+	/* Now it is */
+	TEST_ASSERT_EQUAL("time", live_sample(live, oe, PID, 5 * sec + 4, 9), 0);
+	TEST_ASSERT_EQUAL("flush", ordered_events__flush_time(oe, 5 * sec + 4), 0);
+	TEST_ASSERT_EQUAL("other", live_record(live, oe, PID, 7 * sec, 11), 0);
+	TEST_ASSERT_EQUAL("latest", live_sample(live, oe, PID, 5 * sec + 5, 9), 0);
+	TEST_ASSERT_EQUAL("old", live_sample(live, oe, PID, 5 * sec + 6, 8), 0);
+	TEST_ASSERT_EQUAL("flush", ordered_events__flush(oe, OE_FLUSH__FINAL), 0);
+	TEST_ASSERT_EQUAL("delivered", live->nr, 6);
+	TEST_ASSERT_EQUAL("merged", live->merged, 5);
+
+	put_exit(&gen, PID, 8 * sec);
+	TEST_ASSERT_EQUAL("exit", live_queue(live, oe, 8 * sec), 0);
+	TEST_ASSERT_EQUAL("other task", live_sample(live, oe, PID, 9 * sec, 11), 0);
+	TEST_ASSERT_EQUAL("flush", ordered_events__flush(oe, OE_FLUSH__FINAL), 0);
+	TEST_ASSERT_EQUAL("delivered", live->nr, 7);
+	TEST_ASSERT_EQUAL("merged", live->merged, 5);
 	return TEST_OK;
 }
 
@@ -905,13 +943,13 @@ static int test__live(struct test_suite *test __maybe_unused, int subtest __mayb
 	evsel = evsel__new(&attr);
 	TEST_ASSERT_VAL("evsel", evsel);
 	evlist__add(live.evlist, evsel);
-	live.cd = callchain_defer__new(live.evlist, &live.evlist->stats);
+	live.cd = callchain_defer__new(live.evlist, &live.evlist->stats, NULL, NULL);
 	TEST_ASSERT_VAL("defer", live.cd);
 	ordered_events__init(&oe, live_deliver, &live);
 	ordered_events__set_copy_on_queue(&oe, true);
 	memset(&gen, 0, sizeof(gen));
 
-	err = read_live(&live, &oe);
+	err = read_live(&live, &oe) ?: read_live_stacks(&live, &oe);
 
 	ordered_events__free(&oe);
 	callchain_defer__delete(live.cd);
@@ -965,6 +1003,69 @@ static int malformed(void)
 static int test__malformed(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	return read_all_inputs(malformed);
+}
+
+/* Gives some of the words between two places of the input other values */
+static void change_words(u64 *state, size_t from, size_t to)
+{
+	const u64 values[] = {
+		PERF_CONTEXT_USER_DEFERRED, PERF_CONTEXT_USER, PERF_CONTEXT_MAX, 0, -1ULL,
+		1ULL << 61, 5, 0,
+	};
+	size_t len = gen.len;
+
+	for (gen.len = from; gen.len < to;) {
+		*state = *state * 6364136223846793005ULL + 1442695040888963407ULL;
+		if (*state >> 63)
+			gen.len += sizeof(u64);
+		else
+			put64(&gen, values[*state >> 60 & 7] ?: *state);
+	}
+	gen.len = len;
+}
+
+/*
+ * The words of every other callchain and record have any values. The samples in between are
+ * merged, and none gets more than its record has.
+ */
+static int any_words(void)
+{
+	const size_t chain = sizeof(struct perf_event_header) + 5 * sizeof(u64);
+	const size_t record = sizeof(struct perf_event_header), id = 3 * sizeof(u64);
+	int round, i, nr;
+	u64 state = 1;
+
+	for (round = 0; round < 200; round++) {
+		gen_start(&gen);
+		for (i = 0; i < 16; i++) {
+			size_t at = gen.len;
+
+			put_sample(&gen, PID + 1, 10 + 10 * i, 50 + i);
+			if (i % 2)
+				change_words(&state, at + chain, gen.len);
+			at = gen.len;
+			put_record(&gen, PID + 1, 11 + 10 * i, 50 + i, UIP + 0x1000 * i, 3, 0, 0);
+			if (i % 2)
+				change_words(&state, at + record, gen.len - id);
+		}
+		put_round(&gen);
+		TEST_ASSERT_EQUAL("read", read_back(&gen, &rt, false), 0);
+		for (i = 0, nr = 0; i < rt.nr; i++) {
+			u64 time = rt.seen[i].time;
+
+			TEST_ASSERT_VAL("length", rt.seen[i].nr <= 4 + 3);
+			if (time % 20 == 10)
+				TEST_ASSERT_VAL("merged", merged(i, time, PID + 1,
+								 UIP + 0x1000 * nr++ * 2, 3));
+		}
+		TEST_ASSERT_EQUAL("samples in between", nr, 8);
+	}
+	return 0;
+}
+
+static int test__any_words(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return read_all_inputs(any_words);
 }
 
 /*
@@ -1117,6 +1218,7 @@ static struct test_case tests__callchain_defer[] = {
 	TEST_CASE("Deferred callchains: tasks outside of the PID namespace", outside),
 	TEST_CASE("Deferred callchains: live", live),
 	TEST_CASE("Deferred callchains: malformed", malformed),
+	TEST_CASE("Deferred callchains: words of any value", any_words),
 	TEST_CASE("Deferred callchains: several records of one entry", repeated),
 	TEST_CASE("Deferred callchains: depth", depth),
 	TEST_CASE("Deferred callchains: several machines", machines),

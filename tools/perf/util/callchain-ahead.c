@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <linux/err.h>
 #include <linux/kernel.h>
 #include <linux/perf_event.h>
 #include <linux/string.h>
@@ -129,20 +130,22 @@ static int ahead__record(struct callchain_ahead *ahead, const struct ahead_event
 	struct perf_session *session = ahead->session;
 	bool needs_swap = session->header.needs_swap;
 	union perf_event *event = (void *)ev->data;
-	int err = -EINVAL;
+	struct defer_stack *stack = ERR_PTR(-EINVAL);
 
-	if (!needs_swap && !((unsigned long)event % sizeof(u64)))
-		return callchain_defer__add(session->callchain_defer, event,
-					    /*copy=*/BITS_PER_LONG == 32);
+	if (!needs_swap && !((unsigned long)event % sizeof(u64))) {
+		stack = callchain_defer__add(session->callchain_defer, event,
+					     /*copy=*/BITS_PER_LONG == 32);
+		return PTR_ERR_OR_ZERO(stack);
+	}
 
 	event = memdup(ev->data, ev->header.size);
 	if (!event)
 		return -ENOMEM;
 	event->header = ev->header;
 	if (!needs_swap || perf_session__swap_event(session, event))
-		err = callchain_defer__add(session->callchain_defer, event, /*copy=*/true);
+		stack = callchain_defer__add(session->callchain_defer, event, /*copy=*/true);
 	free(event);
-	return err;
+	return PTR_ERR_OR_ZERO(stack);
 }
 
 /* Decompress the next block; the rest of the current block is copied to its begin */

@@ -14,11 +14,14 @@
  *   A sample is delivered:  Its stack is looked up and merged. All events are delivered
  *			     in time order, so the comm and the maps are those of the
  *			     time when the sample was taken.
- *   A record is delivered:  All samples before the walk have been delivered. But the task
- *			     may be sampled again between the walk and the end of that
- *			     kernel entry, with the same cookie. So the latest stack of
- *			     each task stays until the next record of the task is
- *			     delivered, or the task exits. Older stacks are deleted.
+ *   A record is passed:     All events up to the time of the record have been delivered.
+ *			     But the task may be sampled again between the walk and the
+ *			     end of that kernel entry, with the same cookie. So of the
+ *			     task's passed stacks the latest one stays. The others are
+ *			     deleted when the next record of the task is read.
+ *
+ * So a record itself need not be delivered. It only goes through the queue if the tool
+ * shows it or writes it.
  *
  * Our kernel writes the record after its samples, into the same buffer, before the task
  * leaves the CPU. So the record is nearly always in the table when the sample is due.
@@ -30,8 +33,8 @@
  *
  *   A pipe or a live session cannot be read ahead. The flush of the ordered queue stops
  *   at the sample, and the next flush tries again (ORDERED_EVENTS__HOLD). The sample
- *   waits for one second of the events' own time at most, and only until the queue has
- *   grown to 512 MiB. Then it is delivered without its user frames, and one line says so.
+ *   waits for one second of the events' own time at most, and only until queue and table
+ *   have grown to 512 MiB. Then it is delivered without its user frames, and one line says so.
  *   If a tool has no ordered queue, the samples of a pipe stay as they were recorded.
  *
  * A merged sample has its kernel frames, PERF_CONTEXT_USER and all of the user frames.
@@ -51,6 +54,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <linux/err.h>
 #include <linux/kernel.h>
 #include <linux/list.h>
 #include <linux/perf_event.h>
@@ -66,6 +70,7 @@
 #include "evsel.h"
 #include "ordered-events.h"
 #include "sample.h"
+#include "ui/ui.h"
 
 /* The limits of the wait for a record if the input cannot be read ahead */
 #define MAX_WAIT_NSEC	NSEC_PER_SEC
@@ -87,16 +92,14 @@ struct defer_key {
 struct defer_stack {
 	struct hlist_node	node;
 	struct defer_key	key;
-	union {
-		struct {
-			u64		nr;
-			const u64	*ips;
-			/* the memory of @ips, if the record does not stay in memory */
-			u64		*copy;
-		};
-		/* the task's latest stack whose record was delivered */
-		struct defer_stack	*last;
-	};
+	/* of a task: its stacks whose records were read; of a stack: its place in there */
+	struct list_head	list;
+	/* The record is passed when events were delivered up to this time. 0: at once. */
+	u64			time;
+	u64			nr;
+	const u64		*ips;
+	/* the memory of @ips, if the record does not stay in memory */
+	u64			*copy;
 };
 
 struct callchain_defer {
@@ -106,12 +109,13 @@ struct callchain_defer {
 	struct hlist_head	 *lists;
 	unsigned int		 bits;
 	size_t			 nr_stacks;
+	/* the size of all stacks, in bytes */
+	u64			 size;
 	/* deleted stacks, whose memory is used again */
 	struct hlist_head	 spare;
 	u64			 seed;
 	callchain_defer__ahead_t ahead;
 	void			 *ahead_arg;
-	bool			 bad_record_warned;
 	bool			 bound_warned;
 	/* the merged callchain, with room for the longest callchain and the longest record */
 	struct ip_callchain	 *chain;
@@ -174,13 +178,15 @@ static void defer_lists__grow(struct callchain_defer *cd)
  * callchain_defer__new - make a table for the deferred user callchains of one input
  * @evlist: the events of the input; they may be added later
  * @stats: counts merged, missing and malformed callchains
+ * @ahead: reads ahead to the next record; NULL if the input cannot be read ahead
+ * @arg: the argument of @ahead
  *
  * Only one thread at a time may use the table.
  *
  * Return: the table, or NULL if there is no memory.
  */
-struct callchain_defer *callchain_defer__new(struct evlist *evlist,
-					     struct events_stats *stats)
+struct callchain_defer *callchain_defer__new(struct evlist *evlist, struct events_stats *stats,
+					     callchain_defer__ahead_t ahead, void *arg)
 {
 	struct callchain_defer *cd = zalloc(sizeof(*cd));
 	struct timespec ts;
@@ -192,6 +198,8 @@ struct callchain_defer *callchain_defer__new(struct evlist *evlist,
 	cd->seed = (unsigned long)cd + getpid() + ts.tv_nsec * 0x9e3779b97f4a7c15ULL;
 	cd->evlist = evlist;
 	cd->stats = stats;
+	cd->ahead = ahead;
+	cd->ahead_arg = arg;
 	cd->chain = malloc(2 * MAX_EVENT_SIZE);
 	cd->bits = MIN_BITS;
 	cd->lists = defer_lists__new(cd->bits);
@@ -205,11 +213,12 @@ struct callchain_defer *callchain_defer__new(struct evlist *evlist,
 
 static void defer_stack__delete(struct callchain_defer *cd, struct defer_stack *stack)
 {
-	if (stack->key.cookie)
-		zfree(&stack->copy);
+	free(stack->copy);
+	list_del(&stack->list);
 	hlist_del(&stack->node);
 	hlist_add_head(&stack->node, &cd->spare);
 	cd->nr_stacks--;
+	cd->size -= sizeof(*stack) + stack->nr * sizeof(u64);
 }
 
 /**
@@ -248,19 +257,6 @@ void callchain_defer__delete(struct callchain_defer *cd)
 	free(cd);
 }
 
-/**
- * callchain_defer__set_ahead - set the function that finds records which were not read yet
- * @cd: the table
- * @ahead: reads ahead to the next record; NULL if the input cannot be read ahead
- * @arg: the argument of @ahead
- */
-void callchain_defer__set_ahead(struct callchain_defer *cd, callchain_defer__ahead_t ahead,
-				void *arg)
-{
-	cd->ahead = ahead;
-	cd->ahead_arg = arg;
-}
-
 static struct defer_stack *defer_stack__find(const struct callchain_defer *cd,
 					     const struct defer_key *key)
 {
@@ -293,7 +289,9 @@ static struct defer_stack *defer_stack__findnew(struct callchain_defer *cd,
 
 	if (cd->nr_stacks++ >> cd->bits)
 		defer_lists__grow(cd);
+	cd->size += sizeof(*stack);
 	*stack = (struct defer_stack){ .key = *key };
+	INIT_LIST_HEAD(&stack->list);
 	hlist_add_head(&stack->node, defer_list(cd, key));
 	return stack;
 }
@@ -315,9 +313,10 @@ static struct defer_key defer_key(const struct perf_sample *sample, u64 cookie)
  *
  * The same record may be added more than once.
  *
- * Return: 0, -EINVAL if the record is malformed, or -ENOMEM.
+ * Return: the stack, or ERR_PTR(): -EINVAL if the record is malformed, or -ENOMEM.
  */
-int callchain_defer__add(struct callchain_defer *cd, union perf_event *event, bool copy)
+struct defer_stack *callchain_defer__add(struct callchain_defer *cd, union perf_event *event,
+					 bool copy)
 {
 	const struct ip_callchain *chain;
 	struct defer_stack *stack;
@@ -327,36 +326,72 @@ int callchain_defer__add(struct callchain_defer *cd, union perf_event *event, bo
 
 	/* The parser checks the record against its length */
 	if (evlist__parse_sample(cd->evlist, event, &sample) || !sample.deferred_cookie)
-		return -EINVAL;
+		return ERR_PTR(-EINVAL);
 
 	chain = sample.callchain;
 	for (u64 i = 0; i < chain->nr; i++) {
 		if (chain->ips[i] >= PERF_CONTEXT_MAX)
-			return -EINVAL;
+			return ERR_PTR(-EINVAL);
 	}
 
 	key = defer_key(&sample, sample.deferred_cookie);
 	stack = defer_stack__findnew(cd, &key);
 	if (!stack)
-		return -ENOMEM;
+		return ERR_PTR(-ENOMEM);
+
+	/*
+	 * A sample with the same time may come from another buffer, so add one. Events
+	 * without a time (-1) do not wait in the queue.
+	 */
+	stack->time = sample.time + 1;
 	if (chain->nr <= stack->nr)
-		return 0;
+		return stack;
 
 	if (copy) {
 		ips = memdup(chain->ips, chain->nr * sizeof(u64));
 		if (!ips)
-			return -ENOMEM;
+			return ERR_PTR(-ENOMEM);
 	}
 	free(stack->copy);
+	cd->size += (chain->nr - stack->nr) * sizeof(u64);
 	stack->copy = ips;
 	stack->ips = ips ?: chain->ips;
 	stack->nr = chain->nr;
-	return 0;
+	return stack;
+}
+
+/*
+ * All events up to @time have been delivered. Delete the task's stacks whose records are
+ * passed, but the latest one only if the task exits. Records from several buffers may be
+ * out of order.
+ */
+static void defer_task__pass(struct callchain_defer *cd, struct defer_stack *task, u64 time,
+			     bool exits)
+{
+	struct defer_stack *stack, *next, *latest = NULL;
+
+	list_for_each_entry_safe(stack, next, &task->list, list) {
+		if (stack->time > time)
+			break;
+		if (latest && latest->time > stack->time) {
+			defer_stack__delete(cd, stack);
+			continue;
+		}
+		if (latest)
+			defer_stack__delete(cd, latest);
+		latest = stack;
+	}
+	if (exits && latest)
+		defer_stack__delete(cd, latest);
+	/* If not all are passed, there is a new task with the same number */
+	if (list_empty(&task->list))
+		defer_stack__delete(cd, task);
 }
 
 /**
  * callchain_defer__read - handle a PERF_RECORD_CALLCHAIN_DEFERRED that was read
  * @cd: the table
+ * @oe: the ordered queue, or NULL if events are delivered as they are read
  * @event: the record
  * @copy: see callchain_defer__add()
  * @file_offset: the offset of the record, for the warning
@@ -366,60 +401,34 @@ int callchain_defer__add(struct callchain_defer *cd, union perf_event *event, bo
  *
  * Return: 0, 1 if the record is malformed and must not be delivered, or -ENOMEM.
  */
-int callchain_defer__read(struct callchain_defer *cd, union perf_event *event, bool copy,
-			  u64 file_offset, const char *file_path)
+int callchain_defer__read(struct callchain_defer *cd, const struct ordered_events *oe,
+			  union perf_event *event, bool copy, u64 file_offset,
+			  const char *file_path)
 {
-	int err = callchain_defer__add(cd, event, copy);
+	struct defer_stack *task, *stack = callchain_defer__add(cd, event, copy);
+	struct defer_key key;
 
-	if (err != -EINVAL)
-		return err;
-
-	if (!cd->bad_record_warned) {
-		cd->bad_record_warned = true;
-		pr_warning("%#" PRIx64 "@%s [%#x]: malformed deferred callchain record, skipped\n",
-			   file_offset, file_path ?: "-", event->header.size);
+	if (IS_ERR(stack)) {
+		if (PTR_ERR(stack) != -EINVAL)
+			return PTR_ERR(stack);
+		if (!cd->stats->nr_deferred_bad_records++)
+			pr_warning("%#llx@%s [%#x]: malformed deferred callchain record, skipped\n",
+				   (unsigned long long)file_offset, file_path ?: "-",
+				   event->header.size);
+		return 1;
 	}
-	cd->stats->nr_deferred_bad_records++;
-	return 1;
-}
 
-/**
- * callchain_defer__queue_time - get the time at which an event is queued
- * @event: the event
- * @time: the event's own time
- *
- * A record is queued after all samples that need it. A sample with the same time may
- * come from another buffer, so the record's time is raised by one.
- *
- * Return: the time for the ordered queue.
- */
-u64 callchain_defer__queue_time(const union perf_event *event, u64 time)
-{
-	if (event->header.type == PERF_RECORD_CALLCHAIN_DEFERRED && time < ULLONG_MAX - 1)
-		time++;
-	return time;
-}
-
-/*
- * A record of the task was delivered: its stack becomes the latest one of the task, and
- * the stack before it is deleted. With cookie 0 the task exits, and has no latest stack.
- */
-static int defer_task__push(struct callchain_defer *cd, const struct perf_sample *sample,
-			    u64 cookie)
-{
-	struct defer_key key = defer_key(sample, cookie);
-	struct defer_stack *task, *stack = cookie ? defer_stack__find(cd, &key) : NULL;
-
+	key = stack->key;
 	key.cookie = 0;
-	task = stack ? defer_stack__findnew(cd, &key) : defer_stack__find(cd, &key);
+	task = defer_stack__findnew(cd, &key);
 	if (!task)
-		return stack ? -ENOMEM : 0;
+		return -ENOMEM;
 
-	if (task->last && task->last != stack)
-		defer_stack__delete(cd, task->last);
-	task->last = stack;
-	if (!cookie)
-		defer_stack__delete(cd, task);
+	/* Without the queue all events have been delivered up to this one */
+	if (!oe)
+		stack->time = 0;
+	list_move_tail(&stack->list, &task->list);
+	defer_task__pass(cd, task, oe ? oe->last_flush : 0, /*exits=*/false);
 	return 0;
 }
 
@@ -427,20 +436,26 @@ static int defer_task__push(struct callchain_defer *cd, const struct perf_sample
 static bool defer_may_wait(struct callchain_defer *cd, const struct ordered_events *oe,
 			   const struct perf_sample *sample)
 {
-	bool time_over, queue_full;
+	const char *bound;
 
-	if (cd->ahead || !oe->may_hold)
+	if (cd->ahead)
 		return false;
 
-	time_over = oe->max_timestamp > sample->time + MAX_WAIT_NSEC;
-	queue_full = oe->cur_alloc_size > MAX_WAIT_BYTES;
-	if (!time_over && !queue_full)
+	if (oe->makes_room)
+		bound = "the configured queue";
+	else if (!oe->may_hold)
+		return false;
+	else if (oe->max_timestamp > sample->time + MAX_WAIT_NSEC)
+		bound = "a second";
+	else if (oe->cur_alloc_size + cd->size > MAX_WAIT_BYTES)
+		bound = "512 MiB";
+	else
 		return true;
 
 	if (!cd->bound_warned) {
 		cd->bound_warned = true;
 		pr_warning("A user callchain did not come within %s of events: going on without it\n",
-			   time_over ? "a second" : "512 MiB");
+			   bound);
 	}
 	return false;
 }
@@ -450,25 +465,25 @@ static void defer_merge(struct callchain_defer *cd, struct perf_sample *sample,
 			u64 marker, const struct defer_stack *stack)
 {
 	struct ip_callchain *chain = cd->chain;
-	u64 nr;
+	u64 nr, *end = chain->ips + marker;
 
 	memcpy(chain->ips, sample->callchain->ips, marker * sizeof(u64));
-	chain->nr = marker;
 	if (stack) {
 		/* The events share the record, and the limit of this event may be lower */
 		nr = sample->evsel->core.attr.sample_max_stack ?: stack->nr;
 		nr = min(nr, stack->nr);
-		chain->ips[chain->nr++] = PERF_CONTEXT_USER;
-		memcpy(&chain->ips[chain->nr], stack->ips, nr * sizeof(u64));
-		chain->nr += nr;
+		*end++ = PERF_CONTEXT_USER;
+		memcpy(end, stack->ips, nr * sizeof(u64));
+		end += nr;
 	} else {
 		/* If the sample hit user space, its ip is the innermost user frame */
 		if (!marker && sample->cpumode == PERF_RECORD_MISC_USER && sample->ip) {
-			chain->ips[chain->nr++] = PERF_CONTEXT_USER;
-			chain->ips[chain->nr++] = sample->ip;
+			*end++ = PERF_CONTEXT_USER;
+			*end++ = sample->ip;
 		}
-		chain->ips[chain->nr++] = PERF_CONTEXT_USER_DEFERRED;
+		*end++ = PERF_CONTEXT_USER_DEFERRED;
 	}
+	chain->nr = end - chain->ips;
 	sample->recorded_callchain = sample->callchain;
 	sample->callchain = chain;
 	sample->deferred_callchain = false;
@@ -526,13 +541,17 @@ static int defer_sample(struct callchain_defer *cd, const struct ordered_events 
 int callchain_defer__deliver(struct callchain_defer *cd, const struct ordered_events *oe,
 			     union perf_event *event, struct perf_sample *sample)
 {
+	struct defer_key key = defer_key(sample, 0);
+	struct defer_stack *task;
+
 	switch (event->header.type) {
 	case PERF_RECORD_SAMPLE:
 		return sample->callchain ? defer_sample(cd, oe, sample) : 0;
-	case PERF_RECORD_CALLCHAIN_DEFERRED:
-		return defer_task__push(cd, sample, sample->deferred_cookie);
 	case PERF_RECORD_EXIT:
-		return defer_task__push(cd, sample, 0);
+		task = defer_stack__find(cd, &key);
+		if (task)
+			defer_task__pass(cd, task, sample->time, /*exits=*/true);
+		return 0;
 	default:
 		return 0;
 	}
@@ -547,6 +566,31 @@ int callchain_defer__deliver(struct callchain_defer *cd, const struct ordered_ev
 u64 callchain_defer__nr_events(const struct events_stats *stats)
 {
 	return (u64)stats->nr_events[0] - stats->nr_events[PERF_RECORD_CALLCHAIN_DEFERRED];
+}
+
+static char defer_missing_line[80];
+
+static void defer_print_missing(void)
+{
+	fputs(defer_missing_line, stderr);
+}
+
+/**
+ * callchain_defer__warn_missing - print how many user callchains are not available
+ * @stats: the counts
+ *
+ * A browser shows the line for a moment. Then it is printed again when perf ends.
+ */
+void callchain_defer__warn_missing(const struct events_stats *stats)
+{
+	bool is_first = !defer_missing_line[0];
+
+	snprintf(defer_missing_line, sizeof(defer_missing_line),
+		 "%" PRIu64 " of %" PRIu64 " user callchains not available\n",
+		 stats->nr_deferred_missing, stats->nr_deferred_samples);
+	pr_warning("%s", defer_missing_line);
+	if (use_browser > 0 && is_first)
+		atexit(defer_print_missing);
 }
 
 /**

@@ -10,6 +10,7 @@
 struct callchain_cursor;
 struct callchain_cursor_node;
 struct callchain_defer;
+struct defer_stack;
 struct events_stats;
 struct evlist;
 struct ordered_events;
@@ -26,22 +27,22 @@ typedef int (*callchain_defer__ahead_t)(void *arg);
 
 bool evlist__has_deferred_callchain(struct evlist *evlist);
 
-struct callchain_defer *callchain_defer__new(struct evlist *evlist,
-					     struct events_stats *stats);
+struct callchain_defer *callchain_defer__new(struct evlist *evlist, struct events_stats *stats,
+					     callchain_defer__ahead_t ahead, void *arg);
 void callchain_defer__delete(struct callchain_defer *cd);
-void callchain_defer__set_ahead(struct callchain_defer *cd, callchain_defer__ahead_t ahead,
-				void *arg);
 void callchain_defer__finish(struct callchain_defer *cd);
 
-int callchain_defer__add(struct callchain_defer *cd, union perf_event *event, bool copy);
-int callchain_defer__read(struct callchain_defer *cd, union perf_event *event, bool copy,
-			  u64 file_offset, const char *file_path);
-u64 callchain_defer__queue_time(const union perf_event *event, u64 time);
+struct defer_stack *callchain_defer__add(struct callchain_defer *cd, union perf_event *event,
+					 bool copy);
+int callchain_defer__read(struct callchain_defer *cd, const struct ordered_events *oe,
+			  union perf_event *event, bool copy, u64 file_offset,
+			  const char *file_path);
 int callchain_defer__deliver(struct callchain_defer *cd, const struct ordered_events *oe,
 			     union perf_event *event, struct perf_sample *sample);
 
 u64 callchain_defer__nr_events(const struct events_stats *stats);
 size_t callchain_defer__fprintf_stats(const struct events_stats *stats, FILE *fp);
+void callchain_defer__warn_missing(const struct events_stats *stats);
 
 /* The frame in place of a missing user callchain */
 #define CALLCHAIN_DEFER__MISSING_NAME	"[user callchain not available]"
