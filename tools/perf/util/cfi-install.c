@@ -3,9 +3,9 @@
  * Give the kernel the unwinding table of a file: load it from the cache or make it, and hand
  * it over with the ioctl PERF_EVENT_IOC_SET_CFI.
  *
- * The kernel knows a file by where it is mapped here. The table was made of the same open
- * file, so what it is for cannot be mistaken; it is only looked whether the file was written
- * to meanwhile.
+ * The kernel knows a file by where it is mapped here. The table is made of the same open
+ * file, so it cannot be given to another one. This code only checks that nobody wrote to the
+ * file meanwhile.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -223,8 +223,10 @@ int cfi_install__file(struct cfi_install *install, int fd, const char *name)
 	Elf *elf;
 	int err;
 
-	if (!is_elf64(fd))
+	if (!is_elf64(fd)) {
+		pr_debug("cfi: %s: no table: not a 64-bit ELF file\n", name);
 		return 0;
+	}
 
 	elf_version(EV_CURRENT);
 	elf = elf_begin(fd, ELF_C_READ, NULL);

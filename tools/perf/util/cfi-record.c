@@ -2,16 +2,16 @@
 /*
  * Which files get an unwinding table, and when.
  *
- * At the start it is those that the targets have mapped; for a program that is started here,
- * those that it will map. Later, those that side-band events tell of. They queue up for a
- * thread that makes or loads a table and gives it to the kernel.
+ * At the start: the files that the targets have mapped, or those that the program will map
+ * if perf starts it. Later: the files that side-band events name. They queue up for a thread
+ * that makes or loads a table and gives it to the kernel.
  *
  * The start waits for that thread: a profile of programs has whole stacks from the first
  * sample. A profile of all CPUs waits START_MS at most, as there can be hundreds of files, and
  * its first samples may be without their callers.
  *
  * A file is opened as soon as it is met, by the root directory of the process: that may be
- * gone before its turn comes. Opened by O_PATH, nothing happens to what is no regular file.
+ * gone before its turn comes. O_PATH opens a device or a FIFO without an effect on it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -91,11 +91,15 @@ static void put_item(struct item *item)
 	free(item);
 }
 
-/* Once for each file, and again when it was written to. The lock is held. */
+/*
+ * Once for each file, and again when it was written to. On overlayfs chmod() makes another
+ * file of it, and only the time of the last change differs. The lock is held.
+ */
 static bool is_new(struct cfi_record *record, const struct stat *st)
 {
 	u64 values[] = {
 		st->st_dev, st->st_ino, st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec,
+		st->st_ctim.tv_sec, st->st_ctim.tv_nsec,
 	};
 	u64 key = 0;
 	size_t i;
@@ -132,8 +136,13 @@ static bool is_file_path(const char *path)
 {
 	size_t len = strlen(path);
 
-	return path[0] == '/' && path[1] != '/' &&
-	       !(len > 10 && !strcmp(path + len - 10, " (deleted)"));
+	if (path[0] != '/' || path[1] == '/')
+		return false;
+	if (len > 10 && !strcmp(path + len - 10, " (deleted)")) {
+		pr_debug("cfi: %s: no table\n", path);
+		return false;
+	}
+	return true;
 }
 
 static void add_item(struct cfi_record *record, pid_t pid, const char *path)
@@ -248,9 +257,14 @@ static void install_mapped(struct cfi_record *record, pid_t pid)
 		if (!is_file_path(line + pos))
 			continue;
 
+		/* Of a program behind chroot() the path may begin at our root. */
 		fd = open_path(pid, line + pos, &st);
 		if (fd < 0)
+			fd = open_path(-1, line + pos, &st);
+		if (fd < 0) {
+			pr_debug("cfi: %s: no table: no regular file, or gone\n", line + pos);
 			continue;
+		}
 		pthread_mutex_lock(&record->lock);
 		wanted = is_new(record, &st);
 		pthread_mutex_unlock(&record->lock);

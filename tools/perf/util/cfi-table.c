@@ -3,12 +3,12 @@
  * The unwinding table of an ELF file for the kernel: its .eh_frame, and its .sframe where it
  * has one of version 3, as an SFrame section whose functions start at file offsets.
  *
- * The functions of .sframe come first. What it leaves out, as objects that another assembler
- * made have none, comes from .eh_frame, which is complete. Rows of .eh_frame are those that
- * libdw has; only where its functions begin and end is read here.
+ * The functions of .sframe come first. Objects of other assemblers have no .sframe: their
+ * functions come from .eh_frame, which is complete. libdw gives the rows of .eh_frame; only
+ * the begins and ends of its functions are read here.
  *
- * A file may be damaged or made to do harm. Nothing that it says is an address or a length of
- * something here before it was held against the section's size, and the work is bounded.
+ * A file may be damaged or made to do harm. Each address and length in it is checked against
+ * the section's size before it is used, and the work is bounded.
  */
 #include <dwarf.h>
 #include <stdlib.h>
@@ -406,10 +406,14 @@ static int add_eh_frame(struct reader *r)
 
 		if (ret > 0 || (ret < 0 && next <= offset))
 			break;
-		if (ret < 0 || dwarf_cfi_cie_p(&entry))
+		if (!ret && dwarf_cfi_cie_p(&entry))
 			continue;
-		if (!read_fde(r, &entry.fde, &start, &size, &is_sound) ||
-		    !find_offset(r, start, &size, &file_offset) ||
+		/* It is not known which function this is of. */
+		if (ret < 0 || !read_fde(r, &entry.fde, &start, &size, &is_sound)) {
+			r->nr_unsaid++;
+			continue;
+		}
+		if (!find_offset(r, start, &size, &file_offset) ||
 		    sframe_table__function(&r->sframe, start))
 			continue;
 
@@ -471,7 +475,8 @@ static int read_sframe(struct reader *r)
 		sframe_table__begin(r->table, offset, f->rep_size, f->is_signal);
 		for (j = 0; j < f->nr_rows; j++)
 			sframe_table__add_row(r->table, &r->sframe.rows[f->first_row + j]);
-		sframe_table__end(r->table, size);
+		/* See add_function() */
+		sframe_table__end(r->table, size + f->is_signal);
 	}
 	return r->table->err;
 }
