@@ -16,6 +16,9 @@
  * the headers of any kernel. On a kernel without the series it leaves out the deferred
  * modes.
  *
+ * In the modes "tables" the stack is of functions without frame pointers, which have an
+ * unwinding table: see links.
+ *
  * It also measures the cost of a context switch. Two threads take turns through pipes:
  * with nothing traced; beside a profile of the whole system that samples neither; and
  * with a sample of each switch. A turn of two switches is timed, and the switches are
@@ -87,6 +90,7 @@ enum {
 #define IOC_ENABLE	0x2400
 #define IOC_DISABLE	0x2401
 #define IOC_SET_OUTPUT	0x2405
+#define IOC_SET_CFI	0x40082440
 
 /* struct perf_event_attr as it is from 6.2 on */
 struct attr {
@@ -117,6 +121,14 @@ struct attr {
 
 _Static_assert(sizeof(struct attr) == 136, "PERF_ATTR_SIZE_VER8");
 
+struct cfi {
+	uint32_t	size;
+	uint32_t	flags;
+	uint64_t	object;
+	uint64_t	section;
+	uint64_t	section_size;
+};
+
 /* the head and the tail in struct perf_event_mmap_page */
 #define PAGE_HEAD	0x400
 #define PAGE_TAIL	0x408
@@ -139,6 +151,7 @@ struct mode {
 	unsigned int	events;
 	bool		longest;	/* the one depth that goes with MAX_STACK */
 	const char	*tracepoint;	/* of the whole system; else GETPPID, of the task */
+	enum { RECURSE, SAME_LINKS, LINKS_IN_TURN } stack;
 };
 
 static const struct mode modes[] = {
@@ -154,6 +167,10 @@ static const struct mode modes[] = {
 	{ "deferred",	DEFERRED,	MAX_EVENTS },
 	{ "immediate",	IMMEDIATE,	1, true },
 	{ "deferred",	DEFERRED,	1, true },
+	{ "tables",	DEFERRED,	1, .stack = SAME_LINKS },
+	/* other functions in each call, so that no row of theirs is in the cache */
+	{ "tables-missed", DEFERRED,	1, .stack = LINKS_IN_TURN },
+	{ "tables-missed", UNTRACED,	0, .stack = LINKS_IN_TURN },
 	/* what is left of a profile when it is over: nothing */
 	{ "untraced-after", UNTRACED,	0 },
 };
@@ -220,6 +237,112 @@ static void raise_max_stack(void)
 static bool with_identifier(const struct mode *mode)
 {
 	return mode->events > 1 || mode->kind == DEFERRED_DUMMY;
+}
+
+/*
+ * Code as of a stock program, without frame pointers. Each of the LINKS functions saves %rbp
+ * for its caller, which costs a walk by tables more than if it did not, and calls the next
+ * one, as deep as %edi says. The last one goes on to calls_of_links, which makes %esi
+ * system calls. A walk ends in enter_links, which calls the function at %rdx.
+ */
+#define LINKS		4000
+#define LINK_SIZE	32
+#define TEXT(x)		#x
+#define NUMBER(x)	TEXT(x)
+
+void enter_links(unsigned int depth, unsigned int nr, const char *link);
+extern const char links[], calls_of_links[], end_of_links[], __executable_start[];
+asm("	.pushsection .text\n"
+    "	.balign	" NUMBER(LINK_SIZE) "\n"
+    "links:\n"
+    "	.rept	" NUMBER(LINKS) "\n"
+    "	.balign	" NUMBER(LINK_SIZE) "\n"
+    "	sub	$1, %edi\n"			/* 0 */
+    "	{disp32} js calls_of_links\n"		/* 3 */
+    "	push	%rbp\n"			/* 9 */
+    "	sub	$16, %rsp\n"			/* 10 */
+    "	call	. + " NUMBER(LINK_SIZE) " - 14\n" /* 14 */
+    "	add	$16, %rsp\n"			/* 19 */
+    "	pop	%rbp\n"			/* 23 */
+    "	ret\n"					/* 24 */
+    "	.endr\n"
+    "	.balign	" NUMBER(LINK_SIZE) "\n"
+    "calls_of_links:\n"
+    "	mov	$110, %eax\n"
+    "	syscall\n"
+    "	sub	$1, %esi\n"
+    "	jnz	calls_of_links\n"
+    "	ret\n"
+    "	.balign	" NUMBER(LINK_SIZE) "\n"
+    "enter_links:\n"
+    "	call	*%rdx\n"
+    "	ret\n"
+    "end_of_links:\n"
+    "	.popsection\n");
+
+_Static_assert(SYS_getppid == 110, "in the code above");
+
+/*
+ * Their table, an SFrame section of version 3. An attribute, and the rows: where a row
+ * starts, its info byte, CFA - stack pointer, where the frame pointer is - CFA.
+ */
+#define CFA		3
+#define CFA_AND_FP	5
+
+static const int8_t link_rows[] = {
+	5, 0, 0, 0, 0,
+	0, CFA, 8,
+	10, CFA_AND_FP, 16, -16,
+	14, CFA_AND_FP, 32, -16,
+	23, CFA_AND_FP, 16, -16,
+	24, CFA, 8,
+};
+static const int8_t calls_rows[] = { 1, 0, 0, 0, 0, 0, CFA, 8 };
+static const int8_t enter_rows[] = { 0, 0, 0, 0, 0 };
+
+struct function {
+	uint64_t	start;
+	uint32_t	size;
+	uint32_t	rows;
+};
+
+static struct {
+	uint16_t	magic;
+	uint8_t		version, flags, abi;
+	int8_t		fixed_fp, fixed_ra;
+	uint8_t		aux_size;
+	uint32_t	nr_functions, nr_rows, rows_size, functions_at, rows_at;
+	struct function	functions[LINKS + 2];
+	int8_t		rows[(LINKS + 2) * sizeof(link_rows)];
+} __attribute__((packed)) table = {
+	.magic = 0xdee2, .version = 3, .flags = 1 /* sorted */, .abi = 3 /* AMD64 */,
+	.fixed_ra = -8, .rows_at = sizeof(table.functions),
+};
+
+static void add_function(const char *start, const char *end, const int8_t *rows, size_t size)
+{
+	/* Starts are offsets in the file. */
+	table.functions[table.nr_functions++] = (struct function){
+		start - __executable_start, end - start, table.rows_size };
+	memcpy(table.rows + table.rows_size, rows, size);
+	table.nr_rows += rows[0];
+	table.rows_size += size;
+}
+
+static void load_table(int fd)
+{
+	const struct cfi cfi = {
+		.size = sizeof(cfi), .object = (uintptr_t)links,
+		.section = (uintptr_t)&table, .section_size = sizeof(table),
+	};
+
+	table.nr_functions = table.nr_rows = table.rows_size = 0;
+	for (const char *link = links; link < calls_of_links; link += LINK_SIZE)
+		add_function(link, link + LINK_SIZE, link_rows, sizeof(link_rows));
+	add_function(calls_of_links, (const char *)enter_links, calls_rows, sizeof(calls_rows));
+	add_function((const char *)enter_links, end_of_links, enter_rows, sizeof(enter_rows));
+	if (ioctl(fd, IOC_SET_CFI, &cfi))
+		die("PERF_EVENT_IOC_SET_CFI");
 }
 
 /* false: the kernel does not know the mode */
@@ -294,6 +417,8 @@ static bool open_mode(const struct mode *mode)
 			die("perf_event_open of the dummy event");
 		fds[nr_fds++] = fd;
 	}
+	if (mode->stack != RECURSE)
+		load_table(fds[0]);
 	ring = mmap(NULL, PAGE + DATA, PROT_READ | PROT_WRITE, MAP_SHARED,
 		    fds[0], 0);
 	if (ring == MAP_FAILED)
@@ -471,6 +596,26 @@ static __attribute__((noinline)) uint64_t calls(unsigned int nr)
 	return now() - start;
 }
 
+/* So that there are as many frames as with recurse() and its callers. */
+#define FURTHER_LINKS	3
+
+static uint64_t calls_by_links(const struct mode *mode, unsigned int depth, unsigned int nr)
+{
+	unsigned int each = mode->stack == SAME_LINKS ? nr : 1, first = 0;
+	uint64_t start = now();
+
+	depth += FURTHER_LINKS;
+	PROFILE_START();
+	for (; nr; nr -= each) {
+		enter_links(depth, each, links + first * LINK_SIZE);
+		first += depth;
+		if (first + depth > LINKS)
+			first = 0;
+	}
+	PROFILE_STOP();
+	return now() - start;
+}
+
 static __attribute__((noinline)) uint64_t recurse(unsigned int depth,
 						  uint64_t (*function)(unsigned int nr),
 						  unsigned int nr)
@@ -505,7 +650,8 @@ static void run(const struct mode *mode, unsigned int depth)
 
 	see(&seen, mode);
 	for (unsigned int i = 0; i < rounds; i++) {
-		taken = recurse(depth, calls, nr);
+		taken = mode->stack == RECURSE ? recurse(depth, calls, nr) :
+						 calls_by_links(mode, depth, nr);
 		see(&seen, mode);
 		check(&seen, mode, is_deferred(mode), (uint64_t)nr * mode->events,
 		      is_deferred(mode) ? nr : 0);
