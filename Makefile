@@ -31,7 +31,7 @@ export RUN_CMD := $(value CMD)
 unexport CMD
 # make demo says how long it took
 export DEMO_BEGUN := $(if $(filter demo,$(MAKECMDGOALS)),$(shell date +%s))
-export KERNEL_SRC JOBS ACCEL LAYER PEER_PERF SERIES
+export KERNEL_SRC JOBS ACCEL LAYER PEER_PERF SERIES KCONFIG DEBUG_INFO
 export STRESS_SECONDS FUZZ_SECONDS FUZZ_EVENTS_SECONDS
 
 SMP ?= 2
@@ -52,9 +52,9 @@ vm = qemu/run --kernel $(build)/$(which)/arch/x86/boot/bzImage \
 
 .PHONY: vm-run help demo check check-all tree tree-add \
 	kernel kernel-base kernel-64 kernel-base-64 kernel-debug kernel-kcsan perf vm \
-	series refresh \
-	packages packages-tree packages-demo packages-check packages-all bench-kernel \
-	bench-perf bench-stacks fuzz fuzz-cfi clean
+	series refresh deb \
+	packages packages-tree packages-demo packages-check packages-deb packages-all \
+	bench-kernel bench-perf bench-stacks fuzz fuzz-cfi clean
 .NOTPARALLEL:
 
 help:
@@ -75,6 +75,8 @@ help:
 	@echo '  make check-all         run all tests; tests/run --list names the layers,'
 	@echo '                         LAYER= runs some of them'
 	@echo '  make perf              build build/perf/perf'
+	@echo '  make deb               make Debian packages of a kernel, configured as the running'
+	@echo '                         one, and of perf, in build/deb/; says how to use them'
 	@echo '  make vm                start a shell in the guest'
 	@echo '  make vm CMD='"'...'"'      run one command there; make ends with its exit status and'
 	@echo '                         leaves it in build/vm.status'
@@ -83,9 +85,10 @@ help:
 	@echo '  make bench-perf        time perf with deferred and with immediate callchains, and'
 	@echo '                         the perf of the base; build/bench/perf.json'
 	@echo '  make bench-stacks      compare the stacks of programs without frame pointers with'
-	@echo '                         those of DWARF; build/bench/stacks.json'
+	@echo '                         those of DWARF; build/bench/stacks.json. It takes ten'
+	@echo '                         minutes and more'
 	@echo '  make fuzz              run libFuzzer on the reader of perf.data for ten minutes'
-	@echo '  make fuzz-cfi          the same for what makes unwinding tables of ELF files'
+	@echo '  make fuzz-cfi          run it on the code that makes unwinding tables of ELF files'
 	@echo '  make clean             remove build/, unless the tree has unsaved work (FORCE=1)'
 	@echo
 	@echo 'Variables, each at the end of any of these commands:'
@@ -100,6 +103,8 @@ help:
 	@echo "  SERIES='kernel perf'   the series to use, the first of: kernel, perf, perf-fixes."
 	@echo '                         Any target that uses the tree makes it of these (all'
 	@echo '                         three); another SERIES rewrites the files that differ'
+	@echo '  KCONFIG=FILE           deb: the configuration of another kernel'
+	@echo '  DEBUG_INFO=1           deb: keep debug information and BTF, if it has them'
 	@echo '  BASE=1                 vm: boot the base without the series (build/kernel-base)'
 	@echo '  SMP=1..8               vm, demo: CPUs of the guest (2)'
 	@echo '  MEM=2G                 vm, demo: memory of the guest'
@@ -124,6 +129,9 @@ packages packages-check:
 packages-all:
 	@scripts/packages all
 
+packages-deb:
+	@scripts/packages deb
+
 packages-tree:
 	@scripts/packages tree
 
@@ -142,6 +150,9 @@ refresh:
 
 series: tree
 	@scripts/series --build $(build) $(if $(VERSION),--version $(VERSION))
+
+deb: packages-deb tree
+	@scripts/deb --build $(build)
 
 kernel: packages-demo tree
 	@scripts/build kernel
@@ -165,8 +176,10 @@ kernel-debug kernel-kcsan: packages-demo tree
 perf: packages-demo tree
 	@scripts/build perf
 
-# Both kernels lack the tests' hooks, which cost instructions.
-bench-kernel: kernel-base tree
+# Two kernels of their own: bench/bench.config
+bench-kernel: packages-demo tree
+	@scripts/tree --build $(build) --base-only
+	@scripts/build kernel-base-bench
 	@scripts/build kernel-bench
 	@bench/kernel --build $(build) $(ARGS)
 
@@ -174,7 +187,7 @@ bench-perf: perf
 	@scripts/build perf-base
 	@bench/perf --build $(build) $(ARGS)
 
-bench-stacks: kernel perf
+bench-stacks: packages-check kernel perf
 	@scripts/build perf-libdw
 	@bench/stacks --build $(build) $(ARGS)
 

@@ -6,9 +6,19 @@ import os
 import re
 import subprocess
 
-from common import TOP, Failure, call
+from common import TOP, Failure, call, read_text, write_text
 from layer import Layer
 from programs import outside_make
+
+# as in a distribution's configuration: a key in a file of its own, debug information
+DISTRIBUTION = """
+CONFIG_MODULE_SIG=y
+CONFIG_MODULE_SIG_KEY=""
+CONFIG_SYSTEM_TRUSTED_KEYRING=y
+CONFIG_SYSTEM_TRUSTED_KEYS="debian/certs/debian-uefi-certs.pem"
+CONFIG_DEBUG_INFO=y
+CONFIG_DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT=y
+"""
 
 
 def deb(layer, name, **env):
@@ -18,7 +28,7 @@ def deb(layer, name, **env):
     with open(log, "w") as f:
         status = subprocess.run(
             [os.path.join(TOP, "scripts", "deb"), "--build", check.build],
-            env=dict(outside_make("SERIES", "DEBUG_INFO"), BUILD=check.build, **env),
+            env=dict(outside_make("SERIES", "DEBUG_INFO", "KCONFIG"), **env),
             stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT).returncode
     with open(log, errors="replace") as f:
         return status, f.read()
@@ -33,7 +43,10 @@ def refused(layer):
 
 
 def made(layer):
-    status, out = deb(layer, "deb", KCONFIG=f"{layer.check.build}/kernel/.config")
+    build = layer.check.build
+    config = layer.log("config")
+    write_text(config, read_text(f"{build}/kernel/.config") + DISTRIBUTION)
+    status, out = deb(layer, "deb", KCONFIG=config)
     if status:
         raise Failure(out[-2500:])
     for words in (r"^deb: \d+ options are set: about \d+ minutes on \d+ CPUs, \d+ GB in ",
@@ -42,29 +55,36 @@ def made(layer):
                   r"^    apt remove linux-image-6\.12\.\d+-unwind perf-unwind$"):
         if not re.search(words, out, re.M):
             raise Failure(f"it does not say {words!r}:\n{out[-2500:]}")
-    for package in re.findall(r"^deb: (\S+\.deb) \(", out, re.M):
+    packages = re.findall(r"^deb: (\S+\.deb) \(", out, re.M)
+    if sorted(packages) != sorted(glob.glob(f"{build}/deb/*.deb")):
+        raise Failure(f"it names {packages}")
+    for package in packages:
         call(["dpkg-deb", "-x", package, layer.log("root")], log=layer.log("unpacked"))
-    depends = call(["dpkg-deb", "-f", *glob.glob(f"{layer.check.build}/deb/perf-unwind_*"),
+    depends = call(["dpkg-deb", "-f", *glob.glob(f"{build}/deb/perf-unwind_*"),
                     "Depends"]).stdout
-    if "libc6" not in depends or "libelf1" not in depends:
+    # it makes tables with libdw
+    if not all(name in depends for name in ("libc6", "libelf1", "libdw1")):
         raise Failure(f"perf depends on {depends}")
+    status, out = deb(layer, "again", KCONFIG=config)
+    if status or "deb: nothing to do" not in out or packages != re.findall(
+            r"^deb: (\S+\.deb) \(", out, re.M):
+        raise Failure(f"the second time: status {status}\n{out[-1500:]}")
 
 
 def boots(layer):
     root = layer.log("root")
-    images = glob.glob(f"{root}/boot/vmlinuz-*")
+    images = glob.glob(f"{root}/boot/vmlinuz-*-unwind")
     if len(images) != 1:
-        raise Failure(f"images: {images}")
+        raise Failure(f"images: {os.listdir(f'{root}/boot')}")
     release = images[0].rpartition("vmlinuz-")[2]
     if not os.path.isdir(f"{root}/lib/modules/{release}"):
         raise Failure(f"no modules of {release}")
-    perf = f"{root}/usr/bin/perf-unwind"
-    if os.readlink(perf) != "/usr/lib/perf-unwind/bin/perf":
-        raise Failure(f"{perf} is {os.readlink(perf)}")
-    perf = root + os.readlink(perf)
+    if "CONFIG_DEBUG_INFO=y" in read_text(f"{root}/boot/config-{release}"):
+        raise Failure("the kernel has debug information")
     status, out = layer.guest(
-        "guest", f"uname -r && cd /tmp && {perf} record -g -c 1 -e page-faults true 2>&1 "
-        f"&& {perf} script --no-merge-callchains", kernel=images[0])
+        "guest", "uname -r && cd /tmp && perf-unwind record -o perf.data -g -c 1 -e "
+        "page-faults true 2>&1 && perf-unwind script --no-merge-callchains",
+        "--env", f"PATH={root}/usr/bin:/usr/bin:/bin", kernel=images[0])
     if status or not out.startswith(f"{release}\n") or "DEFERRED CALLCHAIN" not in out:
         raise Failure(f"status {status}\n{out[-1500:]}\nlog: {layer.log('guest.log')}")
 
