@@ -28,7 +28,8 @@ KERNEL = 1 << 63
 
 ROW = 14		# the height of a frame
 WIDTH = 1000		# of the picture, before it is fitted to the window
-NARROW = 0.0008		# frames that are less than this are not drawn
+NARROW = 0.0008		# frames that are less than this are not drawn,
+NARROW_ALONE = 0.002	# nor those in a picture alone, which has no zoom
 
 
 class Node:
@@ -79,8 +80,10 @@ class Profile:
                 name = re.sub(r"\+0x[0-9a-f]+$", "", frame["name"])
                 if name == "[unknown]" and frame["dso"]:
                     name = f"[{frame['dso'].strip('[]').rsplit('/', 1)[-1]}]"
-                frames.append((name, "kernel" if int(frame["ip"], 16) >= KERNEL
-                               else "user"))
+                frame = (name, "kernel" if int(frame["ip"], 16) >= KERNEL else "user")
+                # A walk that follows what is no frame pointer finds any number of these
+                if name != "[unknown]" or frame not in frames[-1:]:
+                    frames.append(frame)
         self.missing += any(kind == "missing" for _, kind in frames)
         self.root.samples += 1
         node = self.root.callee(comm, "comm")
@@ -112,7 +115,7 @@ def fitting(name, width):
     return name if len(name) <= room else name[:room - 2] + ".."
 
 
-def draw(profile, top=0):
+def draw(profile, top=0, narrow=NARROW):
     """The lines of an <svg> of a profile, with so much room above it."""
     total = profile.root.samples
     rows = profile.root.depth()
@@ -123,7 +126,7 @@ def draw(profile, top=0):
     while level:
         node, start, depth = level.pop()
         share = node.samples / total
-        if share < NARROW:
+        if share < narrow:
             continue
         x, width = WIDTH * start / total, WIDTH * share
         y = height - (depth + 1) * ROW
@@ -291,7 +294,7 @@ def page(title, profiles):
 
 def picture(profile):
     """The <svg> of a profile on paper of its own, with a line of text."""
-    first, *frames = draw(profile, 24)
+    first, *frames = draw(profile, 24, NARROW_ALONE)
     return "\n".join([
         first.replace(" ", ' xmlns="http://www.w3.org/2000/svg" ', 1),
         "<style>text { font: 11px ui-monospace, monospace; fill: #111; }"

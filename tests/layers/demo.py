@@ -116,6 +116,24 @@ def own_program(layer):
                       f"and {more / at_once:.0f} at once")
 
 
+def distribution_program(layer):
+    """perl, which has no frame pointers, in the run of own_program()."""
+    with open(layer.log("own.log"), errors="replace") as f:
+        text = f.read()
+    sample = section(text, "one of perl")
+    found = re.match(r"([\d.]+) a sample, and ([\d.]+) without unwinding tables$",
+                     sample[0])
+    if not found or float(found[1]) < 3 * float(found[2]):
+        raise Failure(f"frames with tables and without: {sample[0]}")
+    user = [line for line in sample[2:] if not int(line.split()[0], 16) >> 63]
+    if len(user) < 6 or "__libc_start_main" not in "".join(user[-3:]):
+        raise Failure("not down to __libc_start_main:\n" + "\n".join(sample))
+    with open(os.path.join(layer.log("own"), "flamegraph.html")) as f:
+        _, *pictures = f.read().split("<svg")
+    if ["perl_run:" in picture for picture in pictures] != [True, False]:
+        raise Failure("perl's callers are not in the deferred graph alone")
+
+
 def own_command(layer):
     _, out, figures = demo(layer, "command", COMMAND)
     with open(os.path.join(out, "script.txt"), errors="replace") as f:
@@ -129,6 +147,8 @@ def own_command(layer):
 def run_demo(layer):
     layer.test("the demo's program: a merged sample, the report, the figures",
                own_program, layer)
+    layer.test("perl: its frames with unwinding tables and without",
+               distribution_program, layer)
     layer.test(f"CMD='{COMMAND}'", own_command, layer)
     layer.test("CMD='sleep 1000' with too little TIMEOUT=", over, layer)
 

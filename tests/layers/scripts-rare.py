@@ -309,6 +309,11 @@ two words   74     4.000004: cpu-clock:
 \tffffffff81234567 read_zero+0x17 ([kernel.kallsyms])
 \t               0 [user callchain not available] ([deferred])
 
+two words   74     4.000005: cpu-clock: 
+\t          401300 main+0x20 (/tmp/demo & co)
+\t              17 [unknown] ([unknown])
+\t              12 [unknown] ([unknown])
+
 """
 
 
@@ -345,8 +350,9 @@ def flame_graphs(layer):
                 g.get("class").split()[1], int(g.get("data-n")),
                 float(g.get("data-x")), float(g.get("data-w")))
         wanted = {
-            (0, "all"): ("root", 3), (1, "demo"): ("comm", 2),
-            (1, "two words"): ("comm", 1), (2, "main"): ("user", 2),
+            (0, "all"): ("root", 4), (1, "demo"): ("comm", 2),
+            (1, "two words"): ("comm", 2), (2, "main"): ("user", 2),
+            (2, "[unknown]"): ("user", 1), (3, "main"): ("user", 1),
             (3, "read_pages<int, 2>(char const*)"): ("user", 1),
             (4, "read_zero"): ("kernel", 1),
             (2, "user callchain not available"): ("missing", 1),
@@ -356,7 +362,7 @@ def flame_graphs(layer):
         for (depth, name), (_, samples, x, width) in frames.items():
             below = [f for (d, _), f in frames.items() if d == depth - 1
                      and f[2] <= x + 1e-5 and x + width <= f[2] + f[3] + 1e-5]
-            if abs(width - samples / 3) > 1e-5 or (depth and len(below) != 1):
+            if abs(width - samples / 4) > 1e-5 or (depth and len(below) != 1):
                 raise Failure(f"{name} is {width} wide at {x}, depth {depth}, "
                               f"on {len(below)} frames")
     # a picture alone
@@ -367,7 +373,7 @@ def flame_graphs(layer):
     with open(picture) as f:
         root = xml.etree.ElementTree.fromstring(f.read())
     frames = list(root.iter("{http://www.w3.org/2000/svg}g"))
-    if root.tag != "{http://www.w3.org/2000/svg}svg" or len(frames) != 8:
+    if root.tag != "{http://www.w3.org/2000/svg}svg" or len(frames) != 10:
         raise Failure(f"{root.tag} of {len(frames)} frames")
     result = draw("-o", picture, f"One={text}", f"Two={text}")
     if not result.returncode or "name one TITLE" not in result.stdout:
