@@ -4,6 +4,9 @@
  * a kernel refuses all attribute bits that it does not know (perf_copy_attr()). The
  * last bit that 6.12 knows is sigtrap, bit 37 of the word. It has neither the sysctl
  * kernel.perf_event_defer nor the ioctl for unwinding tables.
+ *
+ * With KEEP_BITS in the environment it takes the attribute bits all the same, as later
+ * kernels do that have nothing else of the series.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -13,6 +16,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -93,7 +97,7 @@ long syscall(long nr, ...)
 		/* the fields in front of the word of bits have never changed their size */
 		memcpy(&word, (char *)arg[0] + offsetof(struct perf_event_attr, read_format) +
 		       sizeof(uint64_t), sizeof(word));
-		if (word & ~KNOWN) {
+		if ((word & ~KNOWN) && !getenv("KEEP_BITS")) {
 			errno = EINVAL;
 			return -1;
 		}

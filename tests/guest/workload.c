@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -20,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -204,6 +206,32 @@ static void *polling_thread(void *number)
 	return NULL;
 }
 
+/* So many descriptors that a call takes some milliseconds and does not sleep. */
+#define MANY	30000
+static struct pollfd many[10 * MANY];
+
+static CALL void hit_long(ulong number)
+{
+	call(SYS_poll, (ulong)(many + number), MANY, 0);
+	AFTER();
+}
+
+static CALL void long_calls(void *unused)
+{
+	for (ulong number = 0;; number++)
+		hit_long(number % (9 * MANY));
+}
+
+static void *long_thread(void *unused)
+{
+	struct rlimit limit = { MANY, MANY };
+
+	if (setrlimit(RLIMIT_NOFILE, &limit))
+		abort();
+	enter(long_calls, NULL);
+	return NULL;
+}
+
 /*
  * The threads are not joined: that is a futex call with a time, which 32-bit
  * programs do not have where the kernel is without CONFIG_COMPAT_32BIT_TIME.
@@ -329,6 +357,16 @@ static CALL void sleepers(void *unused)
 		wait_for_sleep(pid);
 	}
 	made(count);
+}
+
+/* Sleeps for good, from the end of its input on. */
+static CALL void lone(void *unused)
+{
+	char byte;
+
+	while (read(0, &byte, 1) > 0)
+		;
+	recurse_sleeping(depth, 1, -1);
 }
 
 static char **self;
@@ -619,11 +657,13 @@ int main(int argc, char **argv)
 		run = signals;
 	else if (!strcmp(mode, "sleep"))
 		run = sleepers;
+	else if (!strcmp(mode, "lone"))
+		run = lone;
 	else if (!strcmp(mode, "exec"))
 		run = executes;
 	else if (!strcmp(mode, "fault"))
 		run = faults;
-	else if (!strcmp(mode, "migrate") || !strcmp(mode, "poll"))
+	else if (!strcmp(mode, "migrate") || !strcmp(mode, "poll") || !strcmp(mode, "long"))
 		run = threads;
 	else if (!strcmp(mode, "remap") && argc == 6)
 		run = remaps;
@@ -636,7 +676,8 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	if (run == threads)
-		argument = *mode == 'm' ? migrating_thread : polling_thread;
+		argument = *mode == 'm' ? migrating_thread :
+			   *mode == 'p' ? polling_thread : long_thread;
 	enter(run, argument);
 	enter(finish, NULL);
 	return 1;

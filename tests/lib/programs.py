@@ -67,7 +67,8 @@ def kselftests_of(layer):
 
 
 def programs_of(layer):
-    """Builds the workload of tests/guest for 64 and 32 bits; returns the directory."""
+    """Builds the workload of tests/guest for 64 and 32 bits, and the program without
+    frame pointers; returns the directory."""
     source = os.path.join(TOP, "tests", "guest")
     programs = os.path.join(layer.dir, "bin")
     cc32 = compiler_32()
@@ -79,4 +80,7 @@ def programs_of(layer):
     for cc, suffix in (["gcc"], ""), (cc32, ".32"):
         call([*cc, *flags, "-o", f"{programs}/workload{suffix}",
               os.path.join(source, "workload.c")], log=layer.log("build.log"))
+    call(["g++", "-O2", "-Wall", "-fomit-frame-pointer", "-pthread", "-o",
+          f"{programs}/threads", os.path.join(source, "threads.cc")],
+         log=layer.log("build.log"))
     return programs

@@ -9,6 +9,7 @@ callchains as there are hits.
 A test is a function with the decorator test(); main() runs them, and prints TAP.
 """
 
+import contextlib
 import difflib
 import os
 import re
@@ -39,6 +40,7 @@ PROBES = (
     ("__ia32_sys_exit_group", 40),
     ("__x64_sys_execve", 96),			# dx
 )
+POLL = 7			# of 64-bit programs
 # these are made by the C library too
 MAPPING = (
     ("__x64_sys_mmap", 104),
@@ -263,13 +265,14 @@ def joint(samples, whole="enter"):
 
 
 class Polling:
-    """Threads that are asleep in a hit most of the time."""
+    """Threads that are asleep in a hit most of the time, or with @mode "long" awake."""
 
-    def __init__(self, threads):
+    def __init__(self, threads, mode="poll"):
         self.threads = threads
+        self.mode = mode
 
     def __enter__(self):
-        self.process = subprocess.Popen(workload("poll", 1, self.threads))
+        self.process = subprocess.Popen(workload(self.mode, 1, self.threads))
         tasks = f"/proc/{self.process.pid}/task"
         while len(os.listdir(tasks)) <= self.threads:
             time.sleep(0.05)
@@ -281,6 +284,30 @@ class Polling:
     def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
+
+
+@contextlib.contextmanager
+def lone_sleeper():
+    """A task that never wakes: its PID, and what lets it go to sleep, in a hit, and
+    returns when it is off its CPU."""
+    with subprocess.Popen(workload("lone", 1, 3), stdin=subprocess.PIPE) as sleeper:
+        def asleep():
+            # this waits until the task has been switched out
+            with open(f"/proc/{sleeper.pid}/syscall") as f:
+                return f.read().startswith(f"{POLL} ")
+
+        def sleep():
+            sleeper.stdin.close()
+            begun = time.monotonic()
+            while not asleep():
+                if time.monotonic() > begun + 60:
+                    raise Wrong("the task does not sleep in its hit")
+                time.sleep(0.05)
+
+        try:
+            yield sleeper.pid, sleep
+        finally:
+            sleeper.kill()
 
 
 def of_workload(sample):
