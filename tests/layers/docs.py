@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The pages of the series, kernel-doc, the patterns of MAINTAINERS, perf's manual."""
+"""The pages of the series, kernel-doc, the patterns of MAINTAINERS, perf's help."""
 
 import os
 import re
 import subprocess
 
-from common import TOP, TREE_NAME, Failure, call, read_series
+from common import TOP, TREE_NAME, Failure, call, read_series, read_text
 from layer import Layer
+
+# of a page: what a reader takes in
+MOST_LINES = 300
 
 
 def run_docs(layer):
@@ -54,6 +57,13 @@ def run_docs(layer):
             if not os.path.exists(os.path.join(output, name + ".html")):
                 raise Failure(f"{name}.html was not made\nlog: {log}")
 
+    def lengths():
+        for page in pages:
+            lines = read_text(os.path.join(TOP, page)).count("\n")
+            if lines > MOST_LINES:
+                raise Failure(f"{page} has {lines} lines, more than {MOST_LINES}")
+
+    layer.test(f"no page has more than {MOST_LINES} lines", lengths)
     layer.test("make htmldocs, no warning about a page of the series", htmldocs)
 
     def kernel_doc(path):
@@ -83,57 +93,16 @@ def run_docs(layer):
                           ", ".join(idle))
 
     layer.test("each F: line of MAINTAINERS means a file", patterns)
-    run_pages(layer, tree)
+    for command in HELP:
+        layer.test(f"perf {command} -h names its option", read_help, check.perf, command)
 
 
-# page: the paragraphs that the option has, and what is in them
-NOT_THERE = r'"\[user callchain not available\]"'
-PAGES = {
-    "perf-record": [("--call-graph", [
-        r'"defer":', r'"nodefer":', "warn when user callchains cannot be",
-        r'"--call-graph fp,nodefer,32"', 'go with "dwarf" and "lbr"',
-        "counted in the last line", "--switch-output"])],
-    "perf-script": [("--merge-callchains", [
-        "--no-merge-callchains", r"DEFERRED CALLCHAIN \[cookie: b00000006\]",
-        NOT_THERE, "stderr", "dlfilters"])],
-    "perf-report": [("--stats", ["user callchains were deferred", NOT_THERE])],
-    "perf-inject": [("--merge-callchains", ["ordinary callchains",
-                                            "passed through",
-                                            "without timestamps"])],
-    "perf-config": [("call-graph.*", ["'fp,nodefer'"])],
-    "perf-top": [("--call-graph", ['"nodefer"'])],
-    "perf-trace": [("--call-graph", ["'fp,nodefer'"]),
-                   ("--sort-events", ["10 seconds"])],
-    "perf.data-file-format": [("Deferred callchains", [
-        r"PERF_CONTEXT_USER_DEFERRED \(-640\)",
-        r"PERF_RECORD_CALLCHAIN_DEFERRED \(22\)", "uint64_t cookie;",
-        "uint64_t nr;", r"uint64_t ips\[nr\];", "sample_id",
-        "the tid of its sample_id", "nr is 0"])],
-}
 # command: what its -h says
 HELP = {
     "record": [r"\(defer\|nodefer\)"], "top": [r"\(defer\|nodefer\)"],
     "trace": [r"\(defer\|nodefer\)"], "script": ["--merge-callchains"],
     "inject": ["--merge-callchains"],
 }
-
-
-def read_page(tree, page):
-    """perf's manual describes deferral with the option."""
-    path = os.path.join(tree, "tools", "perf", "Documentation", f"{page}.txt")
-    with open(path) as f:
-        text = f.read()
-    for option, wanted in PAGES[page]:
-        # from there to the next option or heading
-        found = re.search(rf"^(?:-\w.*\n|-\w, )?{re.escape(option)}.*\n"
-                          r"(?:(?!\S+::$|--?\w.*::$|.*\n[=~-]{5,}$).*\n)*", text,
-                          re.M)
-        if not found:
-            raise Failure(f"{page} has no {option}")
-        said = " ".join(found[0].split())
-        for words in wanted:
-            if not re.search(words, said):
-                raise Failure(f"{page}, {option}: no {words}: {said}")
 
 
 def read_help(perf, command):
@@ -149,42 +118,5 @@ def read_help(perf, command):
             raise Failure(f"perf {command} -h: no {words}\n{result.stdout}")
 
 
-COMPLETE = """
-source "$1"
-COMP_WORDS=(perf "$2" "$3")
-COMP_CWORD=2
-COMP_LINE="perf $2 $3"
-COMP_POINT=${#COMP_LINE}
-_perf perf "$3" "$2"
-printf '%s\\n' "${COMPREPLY[@]}"
-"""
-
-
-def complete(perf, tree, command):
-    """bash completes the option, with perf's own completion."""
-    result = subprocess.run(
-        ["bash", "--norc", "-c", COMPLETE, "bash",
-         os.path.join(tree, "tools", "perf", "perf-completion.sh"), command,
-         "--merge"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-        stderr=subprocess.STDOUT, env=dict(
-            os.environ, PATH=f"{os.path.dirname(perf)}:{os.environ['PATH']}"))
-    if result.stdout.split() != ["--merge-callchains"]:
-        raise Failure(f"perf {command} --merge is completed to "
-                      f"{result.stdout!r}")
-
-
-def run_pages(layer, tree):
-    for page in PAGES:
-        layer.test(f"{page}: deferred callchains, where the option is",
-                   read_page, tree, page)
-    for command in HELP:
-        layer.test(f"perf {command} -h names it", read_help, layer.check.perf,
-                   command)
-    for command in "script", "inject":
-        layer.test(f"bash completes the option of perf {command}", complete,
-                   layer.check.perf, tree, command)
-
-
-LAYER = Layer(__name__, "make htmldocs of the pages, kernel-doc, the manual of perf",
+LAYER = Layer(__name__, "make htmldocs of the pages, kernel-doc, the help of perf",
               run_docs, rare=True, in_guest=False)

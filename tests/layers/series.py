@@ -23,6 +23,8 @@ CHECKPATCH_EXEMPT = (
     # the names of libelf and libdw
     ("CAMELCASE", "tools/perf/util/cfi-"),
     ("CAMELCASE", "tools/perf/tests/cfi-table.c"),
+    # an operand of an asm statement, %[name], as an argument of a macro
+    ("SPACING", "arch/x86/include/asm/unwind_user.h"),
     # a regular expression of the base
     ("LONG_LINE", "tools/perf/trace/beauty/perf_ioctl.sh"),
     # the formats of inttypes.h, as all of perf has them
