@@ -243,14 +243,8 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	if (!entry)
 		return NULL;
 
-	/*
-	 * The marker and the cookie use room that is set aside for context markers. An event
-	 * that takes records itself and has a limit is immediate: when the limit disables
-	 * it, it would not take the record.
-	 */
-	if (likely(READ_ONCE(sysctl_perf_event_defer) && contexts >= kernel + 2 &&
-		   !(event->attr.defer_output &&
-		     (atomic_read(&event->event_limit) || event->pending_disable))))
+	/* The marker and the cookie use room that is set aside for context markers. */
+	if (likely(READ_ONCE(sysctl_perf_event_defer) && contexts >= kernel + 2))
 		ret = perf_defer_request(event, regs, &cookie);
 
 	if (likely(ret >= 0)) {
