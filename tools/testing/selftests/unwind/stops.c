@@ -450,6 +450,8 @@ TEST_F(stops, frozen)
 		usleep(1000);
 	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
 	ASSERT_EQ(0, ut_freeze(&freezer, true));
+	/* It is frozen some time before it is switched out. */
+	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
 	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, func, 0, 0), &self->sh->st));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
