@@ -79,6 +79,9 @@ static void unserved(void *arg)
 {
 	struct victim *v = arg;
 
+	/* A preemption ahead of the walk would hand out the short stack for good. */
+	if (ut_fifo())
+		_exit(99);
 	v->ready = 1;
 	ut_syscall_on(v->fp, v->fp, __NR_getppid, 0, 0, 0);
 	v->done = 1;

@@ -264,7 +264,11 @@ TEST_F(bad_stacks, pages)
 	ASSERT_EQ(4, want.nr);
 	EXPECT_TRUE(one(&self->s, self->tp, &want, self->start, self->start));
 
-	/* A page of a file that was dropped: the walk faults it in again. */
+	/*
+	 * A page of a file that was dropped: the walk faults it in again. After a preemption
+	 * ahead of the walk it would not.
+	 */
+	ASSERT_EQ(0, ut_fifo());
 	fd = memfd_create("stack", 0);
 	ASSERT_EQ(0, ftruncate(fd, PAGE));
 	ASSERT_EQ(PAGE, pwrite(fd, page1, PAGE, 0));

@@ -422,6 +422,8 @@ static void behind_the_exit_work(struct __test_metadata *_metadata, struct ut_se
 
 	ASSERT_LE(0, event);
 	ASSERT_LE(2, ut_online_cpus(cpus, UT_MAX_CPUS)) TH_LOG("needs two CPUs");
+	/* After a preemption the registers of the FPU are loaded in another entry, too. */
+	ASSERT_EQ(0, ut_fifo());
 	ASSERT_EQ(0, ut_enable(s));
 	for (i = 0; i < 20; i++) {
 		c.nr = cpus[i % 2];

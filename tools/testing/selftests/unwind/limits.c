@@ -3,7 +3,6 @@
  * K16: sample_max_stack and kernel.perf_event_max_stack hold for deferred stacks.
  */
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -69,11 +68,10 @@ TEST_F(limits, sample_max_stack)
 /* Two events in one entry have one record, with the larger limit of the two. */
 TEST_F(limits, two_events)
 {
-	struct sched_param param = { .sched_priority = 1 };
 	int order;
 
 	/* A switch between the two would write a record of its own. */
-	ASSERT_EQ(0, sched_setscheduler(0, SCHED_FIFO, &param));
+	ASSERT_EQ(0, ut_fifo());
 	for (order = 0; order < 2; order++) {
 		static const char * const tps[] = { "sys_enter_getppid", "sys_exit_getppid" };
 		struct ut_opts opts = { .pages = 4 };

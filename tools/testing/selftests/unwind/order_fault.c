@@ -66,10 +66,9 @@ static void call(void *arg)
 {
 	struct task *t = arg;
 	unsigned long fp = (unsigned long)t->frame;
-	struct sched_param param = { .sched_priority = 1 };
 
 	/* A preemption between the sample and its walk would hand out the short stack for good. */
-	if (pin_to(0, t->cpu) || sched_setscheduler(0, SCHED_FIFO, &param))
+	if (pin_to(0, t->cpu) || ut_fifo())
 		return;
 	ut_syscall_on(fp, fp, __NR_getppid, 0, 0, 0);
 	__atomic_store_n(&t->done, 1, __ATOMIC_RELEASE);

@@ -107,6 +107,11 @@ TEST_F(signals, delivery_belongs_to_the_entry)
 	}
 	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	ASSERT_LE(0, ppid);
+	/*
+	 * signal_generate has interrupts off. If a switch handed out the stack before it, its
+	 * sample would be immediate.
+	 */
+	ASSERT_EQ(0, ut_fifo());
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_ladder(6, kill_self, &st));
 	ut_disable(&self->s);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,13 @@ long ut_sleeps(void)
 
 	getrusage(RUSAGE_THREAD, &usage);
 	return usage.ru_nvcsw;
+}
+
+int ut_fifo(void)
+{
+	struct sched_param param = { .sched_priority = 1 };
+
+	return sched_setscheduler(0, SCHED_FIFO, &param);
 }
 
 int ut_set_online(int cpu, bool on)

@@ -140,6 +140,9 @@ unsigned int ut_online_cpus(int *cpus, unsigned int max);
 long ut_hz(void);
 long ut_sleeps(void);
 
+/* SCHED_FIFO: from here on only the kernel's threads of a higher priority preempt the caller. */
+int ut_fifo(void);
+
 /* Take a CPU offline or online. Returns 0, or another value if that is not possible. */
 int ut_set_online(int cpu, bool on);
 
