@@ -641,8 +641,8 @@ TEST_F(entry, nmi_of_the_program)
 		kind = ut_user_stack(&self->s, r, &got);
 		/* An NMI may also interrupt an interrupt of the program. */
 		EXPECT_TRUE(kind == UT_DEFERRED || kind == UT_IMMEDIATE) TH_LOG("%d", kind);
-		ASSERT_LT(0, got.nr);
-		if (got.ip[0] < sp->from || got.ip[0] >= sp->to)
+		/* Or the entry of one, with the registers of an earlier entry: then it is empty. */
+		if (!got.nr || got.ip[0] < sp->from || got.ip[0] >= sp->to)
 			continue;
 		sp->st.ip[0] = got.ip[0];
 		EXPECT_TRUE(ut_same_stack(&got, &sp->st));
