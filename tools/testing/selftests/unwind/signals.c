@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
@@ -341,6 +340,13 @@ TEST_F(altstack, frames)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
+/* A child that sends SIGALRM when the test sleeps in a system call, and not before. */
+static void send_alarm(void *arg)
+{
+	if (ut_wait_state(getppid(), "S"))
+		kill(getppid(), SIGALRM);
+}
+
 /* A signal interrupts a sleep: the sample of the sleep has the sleep's stack. */
 static void sleep_until_alarm(void *arg)
 {
@@ -351,10 +357,11 @@ static void sleep_until_alarm(void *arg)
 
 TEST_F(signals, interrupted_sleep)
 {
-	struct itimerval it = { .it_value = { .tv_usec = 200000 } };
+	struct ut_child sender;
 	struct ut_stack st;
 	int enter, exit, deliver;
 
+	ASSERT_EQ(0, ut_fork(&sender, send_alarm, NULL));
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep");
 	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_nanosleep");
@@ -364,9 +371,10 @@ TEST_F(signals, interrupted_sleep)
 	ASSERT_LE(0, deliver);
 	set_handler(SIGALRM, 0);
 	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, setitimer(ITIMER_REAL, &it, NULL));
+	ASSERT_EQ(0, ut_go(&sender));
 	ASSERT_EQ(0, ut_ladder(6, sleep_until_alarm, &st));
 	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_wait(&sender));
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_EQ(1, handlers);
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, 0, 0), &st));
@@ -383,18 +391,20 @@ TEST_F(signals, interrupted_sleep)
  */
 TEST_F(signals, interrupted_in_the_delivery)
 {
-	struct itimerval it = { .it_value = { .tv_usec = 200000 } };
+	struct ut_child sender;
 	struct ut_stack st;
 	int func;
 
+	ASSERT_EQ(0, ut_fork(&sender, send_alarm, NULL));
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	func = ut_add_function(&self->s, "copy_fpstate_to_sigframe");
 	ASSERT_LE(0, func);
 	set_handler(SIGALRM, 0);
 	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, setitimer(ITIMER_REAL, &it, NULL));
+	ASSERT_EQ(0, ut_go(&sender));
 	ASSERT_EQ(0, ut_ladder(6, sleep_until_alarm, &st));
 	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_wait(&sender));
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_EQ(1, handlers);
 	ASSERT_EQ(1, ut_count_samples(&self->s, func, 0));
@@ -442,13 +452,14 @@ static int fresh_altstack(void)
 TEST_F(signals, restarted_behind_the_handler)
 {
 	struct sigaction sa = { .sa_handler = give, .sa_flags = SA_RESTART | SA_ONSTACK };
-	struct itimerval it = { .it_value = { .tv_usec = 100000 } };
 	struct ut_rec *r, *deliver, *fault = NULL;
+	struct ut_child sender;
 	struct ut_stack st;
 	int tp, faults;
 	unsigned int i;
 
 	ASSERT_EQ(0, pipe(refill));
+	ASSERT_EQ(0, ut_fork(&sender, send_alarm, NULL));
 	ASSERT_EQ(0, fresh_altstack());
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	tp = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
@@ -457,9 +468,10 @@ TEST_F(signals, restarted_behind_the_handler)
 	ASSERT_LE(0, faults);
 	sigaction(SIGALRM, &sa, NULL);
 	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, setitimer(ITIMER_REAL, &it, NULL));
+	ASSERT_EQ(0, ut_go(&sender));
 	ASSERT_EQ(0, ut_ladder(6, read_refilled, &st));
 	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_wait(&sender));
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_EQ(1, handlers);
 	deliver = ut_sample(&self->s, tp, 0, 0);
