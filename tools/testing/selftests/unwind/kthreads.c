@@ -231,7 +231,8 @@ TEST_F(kthreads, io_uring_sqpoll)
 	/* Wake the poller, if it sleeps already. */
 	syscall(__NR_io_uring_enter, r.fd, 1, 0, IORING_ENTER_SQ_WAKEUP, NULL, 0);
 	ASSERT_TRUE(completed(&r, 1));
-	usleep(100000);
+	/* It polls some time before it sleeps. */
+	ASSERT_TRUE(ut_wait_state(poller, "S"));
 	ut_disable(&self->s);
 	ASSERT_EQ(0, ut_drain(&self->s));
 	n = without_user_stack(&self->s, poller);

@@ -119,7 +119,10 @@ TEST_F_TIMEOUT(teardown, with_work_pending, 280)
 		ASSERT_EQ(0, ut_open(&s, &opts));
 		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid"));
 		ASSERT_EQ(0, ut_enable(&s));
-		usleep(100000);
+		do {
+			usleep(1000);
+			ASSERT_EQ(0, ut_drain(&s));
+		} while (!ut_count(&s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
 		ut_disable(&s);
 		ASSERT_EQ(0, ut_drain(&s));
 		EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, 0, self->c.pid, 0), &self->t->ppid));
@@ -141,7 +144,8 @@ TEST_F_TIMEOUT(teardown, disabled_while_it_runs, 280)
 	struct ut_session s;
 	struct ut_rec *r;
 
-	for (round = 0; round < 3 * 20; round++) {
+	/* On a slow kernel there may be few samples in a round. */
+	for (round = 0; round < 3 * 20 || samples <= 100; round++) {
 		struct ut_opts opts = { .pid = self->c.pid, .pages = 64, .switches = true };
 
 		opts.per_cpu = round % 3;
@@ -166,7 +170,6 @@ TEST_F_TIMEOUT(teardown, disabled_while_it_runs, 280)
 		ut_close(&s);
 	}
 	TH_LOG("%u samples", samples);
-	EXPECT_LT(100, samples);
 }
 
 static void busy_a_while(void *arg)
