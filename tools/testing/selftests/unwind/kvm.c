@@ -457,6 +457,8 @@ static void *stop_guest(void *arg)
 /* A sample of an interrupt of the guest is in the guest, and has no user stack. */
 TEST_F(kvm, interrupts_of_the_guest)
 {
+	/* The guest may run for longer where the other thread's CPU stands still. */
+	const struct ut_opts opts = { .pid = 0, .switches = true, .pages = 1024 };
 	unsigned int i, guest = 0, kernel = 0;
 	struct other o = { .vm = &self->vm };
 	struct call c = { .vcpu = self->vm.vcpu };
@@ -467,7 +469,7 @@ TEST_F(kvm, interrupts_of_the_guest)
 	pthread_t id;
 
 	ASSERT_EQ(0, vm_start(&self->vm, guest_spins));
-	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	exit = ut_add_tracepoint(&self->s, "kvm", "kvm_exit");
 	clock = ut_add_software(&self->s, PERF_COUNT_SW_CPU_CLOCK, 1000000);
 	ASSERT_LE(0, exit);

@@ -498,7 +498,8 @@ static bool right_entry(struct ut_session *s, struct ut_rec *call, struct ut_rec
 
 TEST_F(at_the_entry, task_then_sleeps)
 {
-	struct ut_opts opts = { .pid = self->c.pid, .switches = true, .pages = 256 };
+	/* With room for what comes while the reader's CPU stands still for a second. */
+	struct ut_opts opts = { .pid = self->c.pid, .switches = true, .pages = 2048 };
 	unsigned int w, pad, hits, padding = 0, whole, k;
 	struct ut_rec *call, *nmi;
 	int watched, i, tp[2];
