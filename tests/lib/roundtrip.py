@@ -281,6 +281,31 @@ class Polling:
                            if int(t) != self.pid)
         return self
 
+    def naps(self):
+        """How often each of them has gone to sleep: that is once in each hit."""
+        found = []
+        for tid in self.tids:
+            with open(f"/proc/{tid}/status") as f:
+                found.append(int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)",
+                                           f.read(), re.M)[1]))
+        return found
+
+    def wait(self, hits):
+        """Until each of them has made so many more hits, however long that takes."""
+        wanted = [n + hits for n in self.naps()]
+        while any(n < w for n, w in zip(self.naps(), wanted)):
+            time.sleep(0.05)
+
+    def until(self, hits):
+        """A command that does the same."""
+        tids = " ".join(map(str, self.tids))
+        return ["sh", "-c", f"""
+naps() {{ sed -n 's/^voluntary_ctxt_switches:[^0-9]*//p' /proc/$1/status; }}
+for tid in {tids}; do eval wanted_$tid=$(($(naps $tid) + {hits})); done
+for tid in {tids}; do
+	until [ $(naps $tid) -ge $((wanted_$tid)) ]; do sleep 0.1; done
+done"""]
+
     def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
