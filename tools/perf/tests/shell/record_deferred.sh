@@ -13,6 +13,7 @@ dir=$(mktemp -d /tmp/__perf_test.callchain.XXXXX)
 data=$dir/perf.data
 log=$dir/log
 background=
+on=
 
 cleanup()
 {
@@ -413,7 +414,8 @@ mode()
 	local name=$1
 
 	shift
-	record -g -e page-faults,cpu-clock -c 1 "$@" -- sh -c "$nap" || return 0
+	# shellcheck disable=SC2086 # $on is a command with an argument, or nothing
+	record -g -e page-faults,cpu-clock -c 1 "$@" -- $on sh -c "$nap" || return 0
 	check_complete "$name" "$data"
 }
 
@@ -424,7 +426,10 @@ test_modes()
 
 	mode "Two events" -c 1000000
 	mode "System wide" -a -c 1000000
+	# Elsewhere the naps may leave this CPU idle
+	! command -v taskset > /dev/null || on="taskset 1"
 	mode "One CPU" -C 0 -c 1000000
+	on=
 	mode "No inherit" --no-inherit -c 1000000
 	mode "Per thread" --per-thread -c 1000000
 	mode "Overwritable buffers" --overwrite -m 1M -c 1000000
@@ -452,21 +457,25 @@ test_modes()
 # their records when they fall asleep.
 test_sleepers()
 {
-	local event=$asleep
+	local event=$asleep naps=$dir/naps
+	# A command that ends when the process below has slept twice more
+	local until_naps='n=$(($(wc -l < "$0") + 2))
+		until [ "$(wc -l < "$0")" -ge $n ]; do sleep 0.1; done'
 
 	record -g -e "$event" -- \
 		sh -c 'sleep 30 & echo $! > "$0/pid"; sleep 0.2' "$dir" || return 0
 	kill "$(cat "$dir/pid")"
 	check_complete "Children that outlive the command" "$data"
 
-	sh -c 'while :; do sleep 0.05; done' &
+	: > "$naps"
+	sh -c 'while :; do sleep 0.05; echo >> "$0"; done' "$naps" &
 	background=$!
-	record -a -g -e "$event" -- sleep 0.2 || return 0
+	record -a -g -e "$event" -- sh -c "$until_naps" "$naps" || return 0
 	check_complete "System wide, tasks asleep at the end" "$data"
 
-	record -g -e "$event" -p "$background" -- sleep 0.5 || return 0
+	record -g -e "$event" -p "$background" -- sh -c "$until_naps" "$naps" || return 0
 	check_complete "Process asleep at the end" "$data"
-	record -g -e "$event" -t "$background" -- sleep 0.5 || return 0
+	record -g -e "$event" -t "$background" -- sh -c "$until_naps" "$naps" || return 0
 	check_complete "Thread asleep at the end" "$data"
 	kill "$background"
 	background=
