@@ -194,7 +194,7 @@ TEST_F(kthreads, io_uring_worker)
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ring_read(&r, fds[0], &byte, IOSQE_ASYNC);
 	ASSERT_EQ(1, syscall(__NR_io_uring_enter, r.fd, 1, 0, 0, NULL, 0));
-	for (i = 0; i < 1000 && !worker; i++) {
+	for (i = 0; i < 10000 && !worker; i++) {
 		usleep(1000);
 		worker = thread_named("iou-wrk");
 	}
@@ -221,7 +221,7 @@ TEST_F(kthreads, io_uring_sqpoll)
 	ASSERT_EQ(0, pipe(fds));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ring_setup(&r, IORING_SETUP_SQPOLL)) TH_LOG("%s", strerror(errno));
-	for (i = 0; i < 1000 && !poller; i++) {
+	for (i = 0; i < 10000 && !poller; i++) {
 		usleep(1000);
 		poller = thread_named("iou-sqp");
 	}
