@@ -18,7 +18,9 @@ PERF_TESTS_OF_THE_BASE = {
 # These open no event, and run here: in the guest they take twenty times as long.
 HERE = {
     "Callchain tree",
+    "Deferred callchains: live",
     "Deferred callchains: reading",
+    "Deferred callchains: reading ahead",
     "Records between two reads",
     "Samples of groups",
     "Threads found by their number",
