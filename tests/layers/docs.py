@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The pages of the series, kernel-doc, the patterns of MAINTAINERS, perf's help."""
+"""The pages of the series, kernel-doc, perf's help."""
 
 import os
 import re
@@ -13,7 +13,7 @@ MOST_LINES = 300
 
 
 def run_docs(layer):
-    """The pages of the series, kernel-doc, the patterns of MAINTAINERS."""
+    """The pages of the series, kernel-doc, perf's help."""
     check = layer.check
     tree = os.path.join(check.build, TREE_NAME)
     objects = os.path.join(check.build, "docs")
@@ -78,21 +78,6 @@ def run_docs(layer):
         if path.endswith((".c", ".h")):
             layer.test(f"kernel-doc {path}", kernel_doc, path)
 
-    def patterns():
-        with open(os.path.join(TOP, "MAINTAINERS")) as f:
-            wanted = re.findall(r"^F:\s+(\S+)$", f.read(), re.M)
-        idle = []
-        for pattern in wanted:
-            # as get_maintainer.pl has it: * stops at a slash
-            glob = re.escape(pattern).replace(r"\*", "[^/]*")
-            glob += "" if pattern.endswith("/") else "$"
-            if not any(re.match(glob, path) for path in new):
-                idle.append(pattern)
-        if idle:
-            raise Failure("no file of the series is meant by F: " +
-                          ", ".join(idle))
-
-    layer.test("each F: line of MAINTAINERS means a file", patterns)
     for command in HELP:
         layer.test(f"perf {command} -h names its option", read_help, check.perf, command)
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """The mails that make series writes: checkpatch, git am, MAINTAINERS."""
 
-import fnmatch
 import hashlib
 import os
 import re
 import subprocess
 
-from common import (TOP, TREE_NAME, Failure, call, contents, mails_of,
-                    read_series, read_text, write_text)
+from common import (APPLIED, BASE, SERIES, TOP, TREE_NAME, Failure, Git, call,
+                    contents, mails_of, read_series, read_text, wanted_series,
+                    write_text)
 from layer import Layer
 from sandbox import git_am
 
@@ -42,6 +42,22 @@ CHECKPATCH_EXEMPT = (
     ("INCLUDE_LINUX", "tools/testing/selftests/unwind/window.c"),
     ("CAMELCASE", "tools/perf/util/scripting-engines/trace-event-python.c"),
 )
+
+
+def entry_at(git, commit):
+    """The entry that the series add to MAINTAINERS, as far as @commit has it."""
+    title = read_text(os.path.join(TOP, "MAINTAINERS")).split("\n")[0]
+    text = git("show", f"{commit}:MAINTAINERS")
+    match = re.search(rf"^{re.escape(title)}\n(?:.+\n)+", text, re.M)
+    if not match:
+        raise Failure(f"MAINTAINERS has no entry {title!r}")
+    return match[0].strip()
+
+
+def means(pattern, path):
+    """Whether get_maintainer.pl takes @path for a file of @pattern: * stops at a slash."""
+    glob = re.escape(pattern).replace(r"\*", "[^/]*")
+    return re.match(glob + ("" if pattern.endswith("/") else "$"), path)
 
 
 def run_series(layer):
@@ -101,19 +117,25 @@ def run_series(layer):
     layer.test("git am on the pristine base", git_am,
                check.build, layer.dir, mails)
 
-    def covered():
-        with open(os.path.join(TOP, "MAINTAINERS")) as f:
-            patterns = re.findall(r"^F:\s+(\S+)$", f.read(), re.M)
-        lonely = []
-        for patch in read_series():
-            for path in patch.new_files:
-                if not any(path.startswith(p) if p.endswith("/") else
-                           fnmatch.fnmatch(path, p) for p in patterns):
-                    lonely.append(path)
+    def covered(git, commit, patches):
+        """The entry at @commit names the files of @patches, and no others."""
+        new = [path for patch in patches for path in patch.new_files]
+        patterns = re.findall(r"^F:\s+(\S+)$", entry_at(git, commit), re.M)
+        idle = [p for p in patterns if not any(means(p, path) for path in new)]
+        if idle:
+            raise Failure("no new file is meant by F: " + ", ".join(idle))
+        lonely = [path for path in new if not any(means(p, path) for p in patterns)]
         if lonely:
             raise Failure("no F: line of MAINTAINERS has " + ", ".join(lonely))
 
-    layer.test("MAINTAINERS has every new file", covered)
+    git = Git(tree)
+    patches = read_series()
+    commits = git("rev-list", "--reverse", f"{BASE}..{APPLIED}").split("\n")
+    # each series lists its own files: the first one may be applied without the others
+    for name in wanted_series():
+        count = 1 + max(n for n, patch in enumerate(patches) if patch.series == name)
+        layer.test(f"MAINTAINERS has the new files up to {name}, and no others",
+                   covered, git, commits[count - 1], patches[:count])
     layer.test("what the mutants take out is there", call,
                [os.path.join(TOP, "tests", "mutants", "run"), "--build", check.build,
                 "--edit", "--copy", os.path.join(layer.dir, "mutants")],
@@ -121,13 +143,17 @@ def run_series(layer):
 
     def entry():
         with open(os.path.join(TOP, "MAINTAINERS")) as f:
-            ours = f.read().strip()
-        with open(os.path.join(tree, "MAINTAINERS"), errors="replace") as f:
-            if ours not in f.read():
-                raise Failure("the entry in MAINTAINERS is not the one that "
-                              "the series adds to the tree's")
+            ours = f.read().strip().split("\n")
+        if wanted_series() != SERIES:
+            # without the lines of the series that are not there
+            new = [path for patch in patches for path in patch.new_files]
+            ours = [line for line in ours if not line.startswith("F:") or
+                    any(means(line.split()[1], path) for path in new)]
+        if entry_at(git, APPLIED) != "\n".join(ours):
+            raise Failure("the entry in MAINTAINERS is not the one that "
+                          "the series add to the tree's")
 
-    layer.test("the series adds the MAINTAINERS entry", entry)
+    layer.test("the series add the MAINTAINERS entry", entry)
 
 
 LAYER = Layer(__name__, "checkpatch --strict, git am, MAINTAINERS",
