@@ -43,6 +43,9 @@ CHECKPATCH_EXEMPT = (
     ("CAMELCASE", "tools/perf/util/scripting-engines/trace-event-python.c"),
 )
 
+# added lines of a patch: what a reviewer takes in
+MOST_LINES = 1300
+
 
 def entry_at(git, commit):
     """The entry that the series add to MAINTAINERS, as far as @commit has it."""
@@ -131,6 +134,18 @@ def run_series(layer):
     git = Git(tree)
     patches = read_series()
     commits = git("rev-list", "--reverse", f"{BASE}..{APPLIED}").split("\n")
+
+    def lengths():
+        long = []
+        for commit, patch in zip(commits, patches):
+            counts = git("show", "--format=", "--numstat", "--no-renames", commit)
+            added = sum(int(line.split("\t")[0]) for line in counts.split("\n"))
+            if added > MOST_LINES:
+                long.append(f"patches/{patch.name}: {added} lines")
+        if long:
+            raise Failure("\n".join(long))
+
+    layer.test(f"no patch adds more than {MOST_LINES} lines", lengths)
     # each series lists its own files: the first one may be applied without the others
     for name in wanted_series():
         count = 1 + max(n for n, patch in enumerate(patches) if patch.series == name)
