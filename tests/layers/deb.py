@@ -28,7 +28,7 @@ def deb(layer, name, **env):
     with open(log, "w") as f:
         status = subprocess.run(
             [os.path.join(TOP, "scripts", "deb"), "--build", check.build],
-            env=dict(outside_make("SERIES", "DEBUG_INFO", "KCONFIG"), **env),
+            env=dict(outside_make("DEBUG_INFO", "KCONFIG"), **env),
             stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT).returncode
     with open(log, errors="replace") as f:
         return status, f.read()
@@ -97,4 +97,4 @@ def run_deb(layer):
 
 
 LAYER = Layer(__name__, "make deb with the configuration of the guest",
-              run_deb, needs=("kernel",), alone=True, rare=True)
+              run_deb, alone=True, rare=True)

@@ -8,7 +8,7 @@ import subprocess
 import tarfile
 import xml.etree.ElementTree
 
-from common import TOP, TREE_NAME, Failure, Git, mails_of, read_series
+from common import SERIES, TOP, TREE_NAME, Failure, Git, mails_of, read_series
 from layer import Layer
 from sandbox import IDENTITY, Sandbox, touched_files
 
@@ -124,8 +124,8 @@ def run_scripts_rare(layer):
 
     def unfit():
         """If a base cannot be used, everything made of the present one stays."""
-        series = [p for p in read_series(box.top) if p.diff]
-        brought = [f for p in read_series(box.top) for f in p.new_files][0]
+        series = [p for p in read_series(box.top, SERIES) if p.diff]
+        brought = [f for p in read_series(box.top, SERIES) for f in p.new_files][0]
         has_it = os.path.join(layer.dir, "has-it")
         shutil.copytree(box.src, has_it)
         os.makedirs(os.path.dirname(os.path.join(has_it, brought)),
@@ -208,7 +208,7 @@ def run_scripts_rare(layer):
         box.good("refresh", "--from", whole, "base..HEAD")
         box.same()
         box.good("refresh", "--from", whole, "base..HEAD~1")
-        assert len(read_series(box.top)) == len(read_series()) - 1
+        assert len(read_series(box.top, SERIES)) == len(read_series(wanted=SERIES)) - 1
         box.bad("refresh", "--from", whole, "base..HEAD",
                 says=("not committed",))
         box.good("refresh", "--force", "--from", whole, "base..HEAD")

@@ -9,7 +9,7 @@ import subprocess
 
 from builds import Builds
 from check import Check
-from common import TOP, Failure, Git, read_series
+from common import SERIES, TOP, Failure, Git, read_series
 from layer import Layer
 from sandbox import Sandbox, touched_files
 from tap import missing_results, tap_results
@@ -172,7 +172,7 @@ def not_made(work):
 
 def only_series():
     """Each file under git is the repository's own or is brought by a patch."""
-    brought = {p for patch in read_series() for p in patch.new_files}
+    brought = {p for patch in read_series(wanted=SERIES) for p in patch.new_files}
     own = ("README.md", "CONTRIBUTING.md", "COPYING", "MAINTAINERS",
            "Makefile", ".gitignore")
     stray = [n for n in Git(TOP)("ls-files").split("\n")

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 
-from common import Failure, Git, read_series
+from common import SERIES, Failure, Git, read_series
 from layer import Layer
 from sandbox import IDENTITY, SIGNED, Sandbox
 
@@ -69,7 +69,7 @@ def run_tree(layer):
         box.git("commit", "-q", "--amend", "-m", "test: renamed" + SIGNED,
                 env=IDENTITY)
         box.good("refresh")
-        names = [patch.name for patch in read_series(box.top)]
+        names = [patch.name for patch in read_series(box.top, SERIES)]
         assert len(names) == kernel + 1 and \
             names[-1] == "perf/test-renamed.patch", names[-1]
         # and a second one of that name
@@ -104,7 +104,7 @@ def run_tree(layer):
         with open(os.path.join(box.top, "kernel/brought.c")) as f:
             assert f.read() == "int brought;\n"
         assert os.access(os.path.join(box.top, "kernel/brought.sh"), os.X_OK)
-        last = read_series(box.top)[-1]
+        last = read_series(box.top, SERIES)[-1]
         assert last.new_files == ["kernel/brought.c", "kernel/brought.sh"], \
             last.new_files
         assert "+/* an edit */" in last.diff, last.diff
@@ -187,7 +187,7 @@ def run_tree(layer):
             pristine = f.read()
         box.commit("test: an edit of a file just put under git", plain)
         box.good("refresh")
-        last = read_series(box.top)[-1]
+        last = read_series(box.top, SERIES)[-1]
         assert last.new_files == [] and "+/* stray */" in last.diff \
             and "new file" not in last.diff, last.text()
         # git takes the file away with the commit; make tree brings it back
@@ -225,7 +225,7 @@ def run_tree(layer):
     box.test("make tree-add puts a file of the base under git", add)
 
     def bad_patch():
-        series = [p for p in read_series(box.top) if p.diff]
+        series = [p for p in read_series(box.top, SERIES) if p.diff]
         path = os.path.join(box.top, "patches", series[0].name)
         with open(path) as f:
             text = f.read()

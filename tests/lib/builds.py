@@ -8,18 +8,26 @@ import re
 import subprocess
 import threading
 
-from common import TOP, Failure, call, read_series, say
+from common import TOP, Failure, call, read_series, say, wanted_series
 
 # The things that layers need, in the order in which they are made. The debug kernel
 # takes longest, but most guests wait for perf.
 GOALS = ("tree", "series", "kernel", "perf", "kernel-debug", "perf-fuzz",
          "kernel-kcsan", "kernel-base", "kernel-base-64", "kernel-64")
+# The series that some of them need: to the perf of the base the sanitizers object at
+# every file.
+NEEDED = {"perf": "perf", "perf-fuzz": "perf-fixes"}
 # The nice value of layers without guests: they take the time that guests leave.
 NICER = 10
 # The layer build tests these goals. SOURCES has the part of the tree that each is
 # made of.
 FIRST = ("tree", "series", "kernel", "perf")
 SOURCES = {"kernel": "", "perf": "tools/perf/"}
+
+
+def has_series(*goals):
+    """Whether the tree has the series that @goals need (SERIES=)."""
+    return all(NEEDED.get(goal, "kernel") in wanted_series() for goal in goals)
 
 
 def touched_files():

@@ -27,5 +27,6 @@ def boot_test(layer, name, programs, out_dir, *options):
         f"status=$?; {KEEP} {out_dir} || exit; exit $status",
         "--rw", out_dir, "--env", f"PERF={layer.check.perf}",
         "--env", f"BIN={programs}", "--env", f"OUT={OUT}",
+        "--env", f"SERIES={os.environ.get('SERIES', '')}",
         "--env", f"PERF_EXEC_PATH={layer.check.build}/{TREE_NAME}"
         "/tools/perf", "--patches-code", *options, smp=4, timeout=2700)

@@ -6,7 +6,8 @@ defers, the other does not. compare.py compares what perf script prints of the t
 The recording without merging shows that the first did defer: it has as many deferred
 callchains as there are hits.
 
-A test is a function with the decorator test(); main() runs them, and prints TAP.
+A test is a function with the decorator test(), or fixes() if it needs the series
+perf-fixes; main() runs them, and prints TAP.
 """
 
 import contextlib
@@ -23,6 +24,8 @@ import perfdata
 
 TRACEFS = "/sys/kernel/tracing"
 TESTS = []
+# of the tree; empty: all
+SERIES = os.environ.get("SERIES", "").split()
 BIN = os.environ["BIN"]
 OUT = os.environ["OUT"]
 PERF = os.environ["PERF"]
@@ -61,6 +64,11 @@ class Skip(Exception):
 def test(function):
     TESTS.append(function)
     return function
+
+
+def fixes(function):
+    """A test of what perf-fixes mends: it is not run without that series."""
+    return test(function) if not SERIES or "perf-fixes" in SERIES else function
 
 
 def probe():

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 
-from common import TOP, TREE_NAME, Failure, Git, read_series
+from common import SERIES, TOP, TREE_NAME, Failure, Git, read_series
 
 IDENTITY = {}
 for _who in ("AUTHOR", "COMMITTER"):
@@ -90,7 +90,8 @@ NOT_ENGLISH = {"LC_ALL": "", "LANG": "C.UTF-8", "LANGUAGE": "de"}
 
 
 class Sandbox:
-    """A copy of the repository with a small base and a build of its own."""
+    """A copy of the repository with a small base and a build of its own; of all series,
+    whatever SERIES= says."""
 
     def __init__(self, layer):
         self.layer = layer
@@ -98,7 +99,8 @@ class Sandbox:
         self.build = os.path.join(self.top, "build")
         self.tree = os.path.join(self.build, TREE_NAME)
         self.src = small_base(layer.check.build,
-                              os.path.join(layer.dir, "src"), read_series())
+                              os.path.join(layer.dir, "src"),
+                              read_series(wanted=SERIES))
         self.git = Git(self.tree)
 
     def run(self, script, *args, **env):
@@ -108,7 +110,7 @@ class Sandbox:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             cwd=self.top, env=dict(
                 {k: v for k, v in os.environ.items() if k not in
-                 ("KERNEL_SRC", "BUILD", "CMD", "BASE")},
+                 ("KERNEL_SRC", "BUILD", "CMD", "BASE", "SERIES")},
                 **NOT_ENGLISH, **env))
         with open(self.layer.log("commands.log"), "a") as f:
             f.write(f"$ {script} {' '.join(args)}\n{result.stdout}"
