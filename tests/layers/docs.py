@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 
-from common import SERIES, TOP, TREE_NAME, Failure, call, read_series, read_text
+from common import TOP, TREE_NAME, Failure, call, read_series, read_text
 from layer import Layer
 
 # of a page: what a reader takes in
