@@ -29,7 +29,7 @@
 
 struct cache_header {
 	char	magic[8];
-	u64	check;
+	u64	check;		/* of the file and of the section that follows */
 	u64	size;
 	u32	nr_functions;
 	u32	nr_rows;
@@ -140,7 +140,7 @@ static bool load(struct cfi_table *cfi, int fd, u64 check)
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid())
 		return false;
 	if (read(fd, &header, sizeof(header)) != sizeof(header) ||
-	    memcmp(header.magic, CACHE_MAGIC, sizeof(header.magic)) || header.check != check ||
+	    memcmp(header.magic, CACHE_MAGIC, sizeof(header.magic)) ||
 	    !header.size || header.size > CACHE_SIZE_MAX ||
 	    (u64)st.st_size != sizeof(header) + header.size)
 		return false;
@@ -148,7 +148,9 @@ static bool load(struct cfi_table *cfi, int fd, u64 check)
 	cfi->section = malloc(header.size);
 	if (!cfi->section)
 		return false;
-	if (read(fd, cfi->section, header.size) != (ssize_t)header.size) {
+	/* The kernel would take a damaged one whose rows are still in order */
+	if (read(fd, cfi->section, header.size) != (ssize_t)header.size ||
+	    header.check != hash_bytes(check, cfi->section, header.size)) {
 		zfree(&cfi->section);
 		return false;
 	}
@@ -203,7 +205,7 @@ static int store(const struct cfi_table *cfi, const struct cfi_cache_key *key, c
 {
 	struct cache_header header = {
 		.magic = CACHE_MAGIC,
-		.check = key->check,
+		.check = hash_bytes(key->check, cfi->section, cfi->size),
 		.size = cfi->size,
 		.nr_functions = cfi->nr_functions,
 		.nr_rows = cfi->nr_rows,

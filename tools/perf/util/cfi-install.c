@@ -112,7 +112,16 @@ static bool same_file(const struct stat *a, const struct stat *b)
 	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-/* Return: what is the matter with the table or the file, or 0; else see cfi_install__file() */
+/*
+ * The kernel notes the size and the time of the file as they are now, which includes a write
+ * between the last look and the ioctl: this table is then used for a file that it was not
+ * made of, until that is written to again or the profile ends. A later look would see the
+ * write, but nothing takes back one table of an event. And it would not see all: data comes
+ * behind its time, which steps by ticks. The walk checks all that it reads, so it gets
+ * a wrong caller at worst.
+ *
+ * Return: what is the matter with the table or the file, or 0; else see cfi_install__file()
+ */
 static int hand_over(struct cfi_install *install, const struct cfi_table *cfi, int fd,
 		     const struct stat *before)
 {
@@ -133,8 +142,7 @@ static int hand_over(struct cfi_install *install, const struct cfi_table *cfi, i
 	return err;
 }
 
-static int make(struct cfi_install *install, struct cfi_table *cfi, Elf *elf, const char *name,
-		const struct cfi_cache_key *key)
+static int make(struct cfi_install *install, struct cfi_table *cfi, Elf *elf)
 {
 	u64 begun = now_ns();
 	int err;
@@ -143,13 +151,15 @@ static int make(struct cfi_install *install, struct cfi_table *cfi, Elf *elf, co
 	err = cfi_table__make(cfi, elf);
 	WRITE_ONCE(install->begun_ns, 0);
 	WRITE_ONCE(install->made_ns, install->made_ns + now_ns() - begun);
-	if (err)
-		return err;
+	return err;
+}
 
-	err = cfi_cache__store(cfi, key);
+static void keep(const struct cfi_table *cfi, const struct cfi_cache_key *key, const char *name)
+{
+	int err = cfi_cache__store(cfi, key);
+
 	if (err)
 		pr_debug("cfi: %s: table not kept in %s: %s\n", name, key->path, strerror(-err));
-	return 0;
 }
 
 static int install_elf(struct cfi_install *install, Elf *elf, int fd, const char *name)
@@ -175,9 +185,13 @@ static int install_elf(struct cfi_install *install, Elf *elf, int fd, const char
 		}
 	}
 	if (!loaded && !err) {
-		err = make(install, &cfi, elf, name, &key);
-		if (!err)
+		err = make(install, &cfi, elf);
+		if (!err) {
 			err = hand_over(install, &cfi, fd, &before);
+			/* Of a file that changed meanwhile it may be neither's, the key as well */
+			if (err != -ESTALE)
+				keep(&cfi, &key, name);
+		}
 	}
 	cfi_cache__exit(&key);
 

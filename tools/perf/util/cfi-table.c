@@ -24,7 +24,10 @@
 #include "cfi-table.h"
 #include "sframe.h"
 
-/* libdw runs a function's program from its begin for each row: the time is their product. */
+/*
+ * libdw runs a function's program from its begin for each row: the time is their product.
+ * cc1 has a function with more than 4096 rows.
+ */
 #define FUNCTION_ROWS_MAX	8192
 #define WORK_MAX		(2ULL << 30)
 
