@@ -86,7 +86,13 @@ int callchain_param__parse_defer_word(const char *word, struct callchain_words *
 	return 1;
 }
 
-static bool is_record_mode(const char *word)
+/**
+ * callchain_param__is_mode - look for a record mode
+ * @word: a word of a --call-graph option
+ *
+ * Return: whether it is one.
+ */
+bool callchain_param__is_mode(const char *word)
 {
 	return !strcmp(word, "fp") || !strcmp(word, "dwarf") || !strcmp(word, "lbr");
 }
@@ -99,7 +105,7 @@ static bool is_record_mode(const char *word)
  */
 bool callchain_param__refuse_mode(const char *word)
 {
-	if (!is_record_mode(word))
+	if (!callchain_param__is_mode(word))
 		return false;
 
 	pr_err("callchain: invalid argument '%s': expected only one of 'fp', 'dwarf' and 'lbr'\n",
@@ -138,7 +144,7 @@ char *callchain_param__split_defer(const char *arg, struct callchain_words *word
 
 		if (mode && callchain_param__refuse_mode(word))
 			goto out;
-		if (is_record_mode(word)) {
+		if (callchain_param__is_mode(word)) {
 			mode = word;
 			continue;
 		}

@@ -30,6 +30,7 @@ struct callchain_words {
 };
 
 int callchain_param__parse_defer_word(const char *word, struct callchain_words *words);
+bool callchain_param__is_mode(const char *word);
 bool callchain_param__refuse_mode(const char *word);
 char *callchain_param__split_defer(const char *arg, struct callchain_words *words);
 int callchain_param__apply_defer(struct callchain_param *param,

@@ -160,7 +160,7 @@ test_snapshot()
 # Words that do not go together are refused, and the message names them
 test_words()
 {
-	local words said
+	local words said expected
 
 	for words in "dwarf,defer:'defer' does not go with 'dwarf': expected it with 'fp'" \
 		     "nodefer,lbr:'nodefer' does not go with 'lbr': expected it with 'fp'" \
@@ -170,6 +170,7 @@ test_words()
 		     "nocfi,lbr:'nocfi' does not go with 'lbr': expected it with 'fp'" \
 		     "cfi,nocfi:'cfi' and 'nocfi' .*: expected one of them" \
 		     "nodefer,cfi:'nodefer' and 'cfi' .*: expected one of them" \
+		     "graf:Unknown .* value 'graf': expected 'fp', 'dwarf' or 'lbr'" \
 		     "defer,x:invalid argument 'x': expected a frame count, 'defer', .* or 'nocfi'"
 	do
 		said=${words#*:}
@@ -182,10 +183,11 @@ test_words()
 		fi
 	done
 	# perf top has the print options in the same option, and some of them are numbers
+	expected="expected 'fp', 'dwarf', 'lbr', a number, 'graph', .* or 'count'"
 	for words in "fp,defer,dwarf:invalid argument 'dwarf': expected only one of .*" \
-		     "defer,0.5,fp,graf:Unknown --call-graph option value: graf" \
-		     "0.5,defer,graf:Unknown --call-graph option value: graf" \
-		     ".5,defer,graf:Unknown --call-graph option value: graf"; do
+		     "defer,0.5,fp,graf:Unknown .* value 'graf': $expected" \
+		     "0.5,defer,graf:Unknown .* value 'graf': $expected" \
+		     ".5,defer,graf:Unknown .* value 'graf': $expected"; do
 		said=${words#*:}
 		words=${words%%:*}
 		if timeout 60 perf top --stdio --call-graph "$words" \
