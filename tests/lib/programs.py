@@ -67,8 +67,8 @@ def kselftests_of(layer):
 
 
 def programs_of(layer):
-    """Builds the workload of tests/guest for 64 and 32 bits, and the program without
-    frame pointers; returns the directory."""
+    """Builds the workload of tests/guest for 64 and 32 bits, the program without frame
+    pointers, and the library that makes trouble; returns the directory."""
     source = os.path.join(TOP, "tests", "guest")
     programs = os.path.join(layer.dir, "bin")
     cc32 = compiler_32()
@@ -83,4 +83,6 @@ def programs_of(layer):
     call(["g++", "-O2", "-Wall", "-fomit-frame-pointer", "-pthread", "-o",
           f"{programs}/threads", os.path.join(source, "threads.cc")],
          log=layer.log("build.log"))
+    call(["gcc", "-shared", "-fPIC", "-O2", "-Wall", "-o", f"{programs}/trouble.so",
+          os.path.join(source, "trouble.c"), "-ldl"], log=layer.log("build.log"))
     return programs

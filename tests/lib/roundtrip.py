@@ -272,6 +272,21 @@ def joint(samples, whole="enter"):
     return out
 
 
+@contextlib.contextmanager
+def sysctl(name, value):
+    """kernel.@name has another @value."""
+    path = f"/proc/sys/kernel/{name}"
+    with open(path) as f:
+        before = f.read()
+    try:
+        with open(path, "w") as f:
+            f.write(str(value))
+        yield
+    finally:
+        with open(path, "w") as f:
+            f.write(before)
+
+
 class Polling:
     """Threads that are asleep in a hit most of the time, or with @mode "long" awake."""
 
