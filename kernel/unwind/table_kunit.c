@@ -259,6 +259,85 @@ static void table_gaps(struct kunit *test)
 	EXPECT(&regs, AT(SAME + 0x80));
 }
 
+/* A gap from @ip on, @size bytes in the mapping: are frame pointers followed in all of it? */
+static void expect_gap(struct kunit *test, unsigned long sp, unsigned long ip,
+		       unsigned long size, bool followed)
+{
+	struct unwind_user_regs regs = regs_at(ip, sp, sp);
+	unsigned int i;
+
+	unwind_test_record(test, 8, sp, 0, PLAIN);
+	for (i = 0; i < 2; i++) {
+		if (followed)
+			EXPECT(&regs, regs.ip, PLAIN);
+		else
+			EXPECT(&regs, regs.ip);
+		regs.ip = ip + size - 1;
+	}
+}
+
+/* Three gaps of 64 KiB, at the ends of the mapping and in between; and of a byte more. */
+static void table_gap_bounds(struct kunit *test)
+{
+	struct code *code = new_code(test);
+	unsigned int more;
+
+	for (more = 0; more < 2; more++) {
+		const unsigned long gap = SZ_64K + more, size = 0x100;
+		struct section *s = new_section(test);
+		struct file *file = new_file(test);
+		struct unwind_table *table;
+
+		add_function(s, PAGE_SIZE * CODE_PAGE + gap, size, 0, 0, 0);
+		add_row(s, 0, true, 16);
+		add_function(s, PAGE_SIZE * CODE_PAGE + 2 * gap + size,
+			     CODE_SIZE - 3 * gap - size, 0, 0, 0);
+		add_row(s, 0, true, 16);
+		make_section(s);
+		KUNIT_ASSERT_EQ(test, 0, load(test, file, s, LIMIT, &table));
+		map_code(test, file);
+		expect_gap(test, code->sp, CODE, gap, more);
+		expect_gap(test, code->sp, CODE + gap + size, gap, more);
+		expect_gap(test, code->sp, CODE + CODE_SIZE - gap, gap, more);
+	}
+}
+
+/* What counts of a gap is what is mapped of it. */
+static void table_gap_in_part(struct kunit *test)
+{
+	/* In the file; it is twice as large as what is mapped of it. */
+	const unsigned long gap = 16 * PAGE_SIZE, end = gap + SZ_128K;
+	struct code *code = new_code(test);
+	struct section *s = new_section(test);
+	struct file *file = new_file(test);
+	struct unwind_table *table;
+	unsigned int more;
+
+	add_function(s, 0, gap, 0, 0, 0);
+	add_row(s, 0, true, 16);
+	add_function(s, end, PAGE_SIZE, 0, 0, 0);
+	add_row(s, 0, true, 16);
+	make_section(s);
+	KUNIT_ASSERT_EQ(test, 0, load(test, file, s, LIMIT, &table));
+
+	for (more = 0; more < 2; more++) {
+		const unsigned long part = SZ_64K + more * PAGE_SIZE;
+
+		/* Its end, and the function behind it. */
+		KUNIT_ASSERT_EQ(test, 0, vm_munmap(CODE, CODE_SIZE));
+		KUNIT_ASSERT_EQ(test, CODE,
+				vm_mmap(file, CODE, part + PAGE_SIZE, PROT_READ | PROT_EXEC,
+					MAP_PRIVATE | MAP_FIXED, end - part));
+		expect_gap(test, code->sp, CODE, part, more);
+		/* The function ahead of it, and its begin. */
+		KUNIT_ASSERT_EQ(test, 0, vm_munmap(CODE, CODE_SIZE));
+		KUNIT_ASSERT_EQ(test, CODE,
+				vm_mmap(file, CODE, gap + part, PROT_READ | PROT_EXEC,
+					MAP_PRIVATE | MAP_FIXED, 0));
+		expect_gap(test, code->sp, CODE + gap, part, more);
+	}
+}
+
 static void table_stops(struct kunit *test)
 {
 	const unsigned long none[] = {
@@ -719,6 +798,8 @@ static struct kunit_case unwind_table_cases[] = {
 	KUNIT_CASE(table_rows),
 	KUNIT_CASE(table_mixed),
 	KUNIT_CASE(table_gaps),
+	KUNIT_CASE(table_gap_bounds),
+	KUNIT_CASE(table_gap_in_part),
 	KUNIT_CASE(table_stops),
 	KUNIT_CASE(table_flexible),
 	KUNIT_CASE(table_signals),
