@@ -369,8 +369,8 @@ static void preempts(void *arg)
 		nanosleep(&ts, NULL);
 }
 
-/* How often was the task preempted right after a record of its own? */
-static unsigned int preempted_behind_a_record(struct ut_session *s, __u32 tid)
+/* How often was the task preempted right after a record of its own, or without one? */
+static unsigned int preempted_behind_a_sample(struct ut_session *s, __u32 tid)
 {
 	const struct ut_rec *last[UT_MAX_CPUS] = {};
 	unsigned int nr = 0;
@@ -383,7 +383,8 @@ static unsigned int preempted_behind_a_record(struct ut_session *s, __u32 tid)
 		if (r->tid != tid)
 			continue;
 		nr += is_switch_out(r, tid) && (r->misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT) &&
-		      last[r->ring] && last[r->ring]->type == UT_RECORD_CALLCHAIN_DEFERRED;
+		      last[r->ring] && (last[r->ring]->type == UT_RECORD_CALLCHAIN_DEFERRED ||
+					last[r->ring]->type == PERF_RECORD_SAMPLE);
 		last[r->ring] = r;
 	}
 	return nr;
@@ -412,7 +413,7 @@ TEST_F(order, preempted)
 	while (nr < PREEMPTIONS || !ut_sample(&self->s, enter, self->c.pid, 0)) {
 		usleep(10000);
 		ASSERT_EQ(0, ut_drain(&self->s));
-		nr = preempted_behind_a_record(&self->s, self->c.pid);
+		nr = preempted_behind_a_sample(&self->s, self->c.pid);
 	}
 	EXPECT_EQ(0, end(&self->s));
 	for (i = 0; (r = ut_sample(&self->s, enter, self->c.pid, i)); i++)

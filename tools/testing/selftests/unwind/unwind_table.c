@@ -333,6 +333,7 @@ ut_noinline long ut_code_call(const char *base, struct ut_stack *st, long nr, lo
 {
 	struct ut_stack rest;
 	unsigned int n;
+	long ret;
 
 	ut_walk_self(&rest, (unsigned long)ut_code_called, __builtin_frame_address(0));
 	n = put_callers(base, 4, st->ip);
@@ -345,10 +346,10 @@ ut_noinline long ut_code_call(const char *base, struct ut_stack *st, long nr, lo
 		     ".globl ut_code_called\n"
 		     "ut_code_called:\n"
 		     "add $128, %%rsp\n"
-		     : "+D" (nr), "+S" (a1), "+d" (a2), "+c" (a3)
+		     : "=a" (ret), "+D" (nr), "+S" (a1), "+d" (a2), "+c" (a3)
 		     : [code] "r" (base)
-		     : "rax", "r8", "r9", "r10", "r11", "cc", "memory");
-	return 0;
+		     : "r8", "r9", "r10", "r11", "cc", "memory");
+	return ret;
 }
 
 bool ut_code_at(const char *base, unsigned int i, const struct ut_stack *call,
