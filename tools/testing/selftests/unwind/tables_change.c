@@ -4,8 +4,11 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -128,6 +131,41 @@ TEST_F(tables_change, moved)
 	expect_call(_metadata, self, true);
 	ASSERT_EQ(0, mprotect(to + 4096, 4096, PROT_READ | PROT_EXEC));
 	expect_call(_metadata, self, true);
+}
+
+/*
+ * A table does not hold up an umount. A file of the next file system is another one, though
+ * its numbers, its size and its times are the same.
+ */
+TEST_F(tables_change, unmounted)
+{
+	const struct timespec times[2] = { { .tv_sec = 1000000000 }, { .tv_sec = 1000000000 } };
+	struct stat st[2];
+	unsigned int i;
+
+	/* The mounts go with this process. */
+	ASSERT_EQ(0, unshare(CLONE_NEWNS));
+	ASSERT_EQ(0, mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL));
+	for (i = 0; i < 2; i++) {
+		ut_code_free(&self->code);
+		if (i)
+			ASSERT_EQ(0, umount("/tmp")) TH_LOG("%s", strerror(errno));
+		ASSERT_EQ(0, mount("none", "/tmp", "tmpfs", 0, NULL));
+		ASSERT_EQ(0, ut_code_new(&self->code, "/tmp/code"));
+		ASSERT_EQ(0, futimens(self->code.fd, times));
+		ASSERT_EQ(0, fstat(self->code.fd, &st[i]));
+		expect_call(_metadata, self, false);
+		if (!i) {
+			ASSERT_EQ(0, ut_load_section(self->fd, self->code.base,
+						     &self->section));
+			expect_call(_metadata, self, true);
+		}
+	}
+	EXPECT_EQ(st[0].st_dev, st[1].st_dev);
+	EXPECT_EQ(st[0].st_ino, st[1].st_ino);
+	EXPECT_EQ(st[0].st_size, st[1].st_size);
+	EXPECT_EQ(st[0].st_mtim.tv_sec, st[1].st_mtim.tv_sec);
+	EXPECT_EQ(st[0].st_mtim.tv_nsec, st[1].st_mtim.tv_nsec);
 }
 
 enum noise {
