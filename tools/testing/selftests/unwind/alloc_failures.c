@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * K17: failing allocations. All allocations for deferral are made when an event is opened.
- * The test makes each of them fail in turn. Nothing must crash, and the next event works.
+ * K17: failing allocations. All allocations for deferral are made when an event is opened,
+ * or when a table is loaded. The test makes each of them fail in turn. Nothing must crash,
+ * and the next event, or the next try, works.
  *
  * The test needs CONFIG_FAILSLAB, CONFIG_FAIL_PAGE_ALLOC, CONFIG_FAULT_INJECTION_DEBUG_FS
  * and CONFIG_FAULT_INJECTION_STACKTRACE_FILTER. It fails without them, so it is not run by
@@ -10,13 +11,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "../kselftest_harness.h"
-#include "unwind_test.h"
+#include "unwind_table.h"
 
 #define MAX_STACK	"/proc/sys/kernel/perf_event_max_stack"
 #define DEPTH		6
@@ -237,6 +239,80 @@ TEST_F_TIMEOUT(failures, open, 240)
 	EXPECT_LE(2, immediate);
 	ASSERT_EQ(0, open_session(&self->s));
 	EXPECT_TRUE(has_stack(&self->s, false));
+}
+
+/* Two unequal tables of one file, with what is behind them up to a size. */
+FIXTURE(tables) {
+	struct ut_code code;
+	struct ut_section section, other;
+	char *data;
+	int fd;
+};
+
+#define MOST_DATA	(8 << 20)
+
+FIXTURE_SETUP(tables)
+{
+	ASSERT_EQ(0, ut_code_new(&self->code, NULL));
+	ut_code_section(&self->section, 0);
+	ut_code_section(&self->other, 8);
+	self->data = malloc(MOST_DATA);
+	ASSERT_NE(NULL, self->data);
+	/* Memory that is there: no page of it has to be allocated later. */
+	memset(self->data, 0, MOST_DATA);
+	memcpy(self->data, self->section.data, self->section.size);
+	self->fd = ut_table_event();
+	ASSERT_LE(0, self->fd);
+}
+
+FIXTURE_TEARDOWN(tables)
+{
+	fail_nth(0);
+	disarm();
+	close(self->fd);
+	free(self->data);
+	ut_code_free(&self->code);
+}
+
+/* If an allocation fails, nothing is kept of the table, and the next try works. */
+TEST_F_TIMEOUT(tables, load, 240)
+{
+	/* One that fits into a page, and one of several pages. */
+	const size_t sizes[] = { self->section.size, 1 << 16 };
+	unsigned int i, nth, refused;
+	bool failed;
+	int err, fd;
+
+	for (i = 0; i < ARRAY_SIZE(points); i++)
+		ASSERT_EQ(0, arm(points[i], "perf_event_set_cfi", 0));
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		failed = true;
+		refused = 0;
+		for (nth = 1; failed; nth++) {
+			ASSERT_GT(200, nth);
+			fd = ut_table_event();
+			ASSERT_LE(0, fd);
+			ASSERT_EQ(0, fail_nth(nth));
+			err = ut_load(fd, self->code.base, self->data, sizes[i]);
+			failed = has_failed();
+			fail_nth(0);
+			if (err) {
+				EXPECT_TRUE(failed);
+				EXPECT_EQ(-ENOMEM, err) TH_LOG("allocation %u", nth);
+				refused++;
+				/* If it were kept, this would be EEXIST. */
+				EXPECT_EQ(0, ut_load_section(self->fd, self->code.base,
+							     &self->other));
+				close(self->fd);
+				self->fd = ut_table_event();
+				EXPECT_EQ(0, ut_load(fd, self->code.base, self->data, sizes[i]));
+			}
+			close(fd);
+		}
+		TH_LOG("%zu bytes: %u refused of %u", sizes[i], refused, nth - 2);
+		/* The table, and the event's note of it. */
+		EXPECT_LE(2, refused);
+	}
 }
 
 int main(int argc, char **argv)
