@@ -2,11 +2,11 @@
 /*
  * K17: failing allocations. All allocations for deferral are made when an event is opened,
  * or when a table is loaded. The test makes each of them fail in turn. Nothing must crash,
- * and the next event, or the next try, works.
+ * and the next event, or the next try, works. Tables count for the cgroup of who loads them.
  *
- * The test needs CONFIG_FAILSLAB, CONFIG_FAIL_PAGE_ALLOC, CONFIG_FAULT_INJECTION_DEBUG_FS
- * and CONFIG_FAULT_INJECTION_STACKTRACE_FILTER. It fails without them, so it is not run by
- * default.
+ * The test needs CONFIG_FAILSLAB, CONFIG_FAIL_PAGE_ALLOC, CONFIG_FAULT_INJECTION_DEBUG_FS,
+ * CONFIG_FAULT_INJECTION_STACKTRACE_FILTER and CONFIG_MEMCG. It fails without them, so it is
+ * not run by default.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -313,6 +313,57 @@ TEST_F_TIMEOUT(tables, load, 240)
 		/* The table, and the event's note of it. */
 		EXPECT_LE(2, refused);
 	}
+}
+
+/* Bytes of vmalloc() that count for the cgroup. */
+static long charged(const struct ut_cgroup *c)
+{
+	char path[128], line[128];
+	long bytes = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/memory.stat", c->group);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, "vmalloc %ld", &bytes);
+	if (f)
+		fclose(f);
+	return bytes;
+}
+
+TEST_F(tables, charged)
+{
+	struct ut_cgroup c;
+	char path[128];
+	long size;
+	int fd;
+
+	ASSERT_EQ(0, ut_cgroup(&c, getpid()));
+	snprintf(path, sizeof(path), "%s/cgroup.subtree_control", c.root);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	ASSERT_EQ(0, ut_write_all(fd, "+memory", 7)) TH_LOG("CONFIG_MEMCG?");
+	close(fd);
+	ASSERT_EQ(0, charged(&c));
+
+	ASSERT_EQ(0, ut_load(self->fd, self->code.base, self->data, MOST_DATA));
+	size = charged(&c);
+	/* The kernel adds a sixteenth. */
+	EXPECT_LE(MOST_DATA, size);
+	EXPECT_GE(MOST_DATA + MOST_DATA / 8, size);
+	/* One that is refused is not kept, nor is an equal one. */
+	EXPECT_EQ(-EEXIST, ut_load(self->fd, self->code.base, self->data, MOST_DATA - 1));
+	EXPECT_EQ(size, charged(&c));
+	EXPECT_EQ(0, ut_load(self->fd, self->code.base, self->data, MOST_DATA));
+	EXPECT_EQ(size, charged(&c));
+	/* A grace period later it is freed. */
+	close(self->fd);
+	self->fd = ut_table_event();
+	while (charged(&c))
+		usleep(10000);
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", c.root);
+	EXPECT_EQ(0, ut_write_sysctl(path, getpid()));
+	ut_cgroup_end(&c);
 }
 
 int main(int argc, char **argv)
