@@ -143,6 +143,36 @@ static int read_live_stacks(struct live *live, struct ordered_events *oe)
 	return TEST_OK;
 }
 
+/*
+ * Without the ordered queue the buffers are read one after the other. A task that was
+ * sampled on two CPUs in one kernel entry has exited in the first buffer, and the second
+ * one has a sample that is earlier.
+ */
+static int read_unordered(struct live *live)
+{
+	union perf_event *event = (void *)gen.buf;
+	struct ordered_events oe = { .data = live };
+	struct ordered_event oevent = { .event = event };
+	u64 cookie;
+
+	live->merged = 0;
+	for (cookie = 20; cookie < 24; cookie++) {
+		gen_record(&gen, PID, cookie, cookie, UIP, 3, 0, 0);
+		gen.len = 0;
+		TEST_ASSERT_EQUAL("record",
+				  callchain_defer__read(live->cd, NULL, event, /*copy=*/true,
+							0, NULL), 0);
+	}
+	gen_exit(&gen, PID, cookie);
+	gen.len = 0;
+	TEST_ASSERT_EQUAL("exit", live_deliver(&oe, &oevent), 0);
+	gen_sample(&gen, PID, 19, 20);
+	gen.len = 0;
+	TEST_ASSERT_EQUAL("sample", live_deliver(&oe, &oevent), 0);
+	TEST_ASSERT_EQUAL("merged", live->merged, 1);
+	return TEST_OK;
+}
+
 static int test__callchain_defer_live(struct test_suite *test __maybe_unused,
 				      int subtest __maybe_unused)
 {
@@ -167,7 +197,7 @@ static int test__callchain_defer_live(struct test_suite *test __maybe_unused,
 	ordered_events__set_copy_on_queue(&oe, true);
 	memset(&gen, 0, sizeof(gen));
 
-	err = read_live(&live, &oe) ?: read_live_stacks(&live, &oe);
+	err = read_live(&live, &oe) ?: read_live_stacks(&live, &oe) ?: read_unordered(&live);
 
 	ordered_events__free(&oe);
 	callchain_defer__delete(live.cd);

@@ -19,6 +19,8 @@
  *			     end of that kernel entry, with the same cookie. So of the
  *			     task's passed stacks the latest one stays. The others are
  *			     deleted when the next record of the task is read.
+ *			     Without the ordered queue, events of several buffers are not
+ *			     in the order of time, and all stacks stay.
  *
  * So a record itself need not be delivered. It only goes through the queue if the tool
  * shows it or writes it.
@@ -94,7 +96,7 @@ struct defer_stack {
 	struct defer_key	key;
 	/* of a task: its stacks whose records were read; of a stack: its place in there */
 	struct list_head	list;
-	/* The record is passed when events were delivered up to this time. 0: at once. */
+	/* The record is passed when events were delivered up to this time */
 	u64			time;
 	u64			nr;
 	const u64		*ips;
@@ -340,10 +342,11 @@ struct defer_stack *callchain_defer__add(struct callchain_defer *cd, union perf_
 		return ERR_PTR(-ENOMEM);
 
 	/*
-	 * A sample with the same time may come from another buffer, so add one. Events
-	 * without a time (-1) do not wait in the queue.
+	 * A sample with the same time may come from another buffer, so add one. An earlier
+	 * record of the same stack may come from there, too. Events without a time (-1) do
+	 * not wait in the queue.
 	 */
-	stack->time = sample.time + 1;
+	stack->time = max(stack->time, sample.time + 1);
 	if (chain->nr <= stack->nr)
 		return stack;
 
@@ -418,17 +421,18 @@ int callchain_defer__read(struct callchain_defer *cd, const struct ordered_event
 		return 1;
 	}
 
+	/* Without the queue an earlier sample of the task can still come, so keep the stack */
+	if (!oe)
+		return 0;
+
 	key = stack->key;
 	key.cookie = 0;
 	task = defer_stack__findnew(cd, &key);
 	if (!task)
 		return -ENOMEM;
 
-	/* Without the queue all events have been delivered up to this one */
-	if (!oe)
-		stack->time = 0;
 	list_move_tail(&stack->list, &task->list);
-	defer_task__pass(cd, task, oe ? oe->last_flush : 0, /*exits=*/false);
+	defer_task__pass(cd, task, oe->last_flush, /*exits=*/false);
 	return 0;
 }
 
