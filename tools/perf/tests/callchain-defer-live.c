@@ -143,8 +143,13 @@ static int read_live_stacks(struct live *live, struct ordered_events *oe)
 	return TEST_OK;
 }
 
+static int nothing_ahead(void *arg __maybe_unused)
+{
+	return 0;
+}
+
 /*
- * Without the ordered queue the buffers are read one after the other. A task that was
+ * A file: without the ordered queue the buffers are read one after the other. A task that was
  * sampled on two CPUs in one kernel entry has exited in the first buffer, and the second
  * one has a sample that is earlier.
  */
@@ -155,6 +160,9 @@ static int read_unordered(struct live *live)
 	struct ordered_event oevent = { .event = event };
 	u64 cookie;
 
+	callchain_defer__delete(live->cd);
+	live->cd = callchain_defer__new(live->evlist, &live->evlist->stats, nothing_ahead, NULL);
+	TEST_ASSERT_VAL("defer", live->cd);
 	live->merged = 0;
 	for (cookie = 20; cookie < 24; cookie++) {
 		gen_record(&gen, PID, cookie, cookie, UIP, 3, 0, 0);

@@ -20,7 +20,7 @@
  *			     task's passed stacks the latest one stays. The others are
  *			     deleted when the next record of the task is read.
  *			     Without the ordered queue, events of several buffers are not
- *			     in the order of time, and all stacks stay.
+ *			     in the order of time, and all stacks of a file stay.
  *
  * So a record itself need not be delivered. It only goes through the queue if the tool
  * shows it or writes it.
@@ -421,9 +421,12 @@ int callchain_defer__read(struct callchain_defer *cd, const struct ordered_event
 		return 1;
 	}
 
-	/* Without the queue an earlier sample of the task can still come, so keep the stack */
-	if (!oe)
+	if (!oe) {
+		/* In a file an earlier sample can still come. A pipe is not merged. */
+		if (!cd->ahead)
+			defer_stack__delete(cd, stack);
 		return 0;
+	}
 
 	key = stack->key;
 	key.cookie = 0;
