@@ -24,6 +24,7 @@ HERE = {
     "Records between two reads",
     "Samples of groups",
     "Threads found by their number",
+    "Unwinding tables: SFrame sections",
 }
 
 

@@ -22,7 +22,7 @@ CHECKPATCH_EXEMPT = (
     ("CAMELCASE", "tools/perf/tests/fuzz-session.c"),
     # the names of libelf and libdw
     ("CAMELCASE", "tools/perf/util/cfi-"),
-    ("CAMELCASE", "tools/perf/tests/cfi-table.c"),
+    ("CAMELCASE", "tools/perf/tests/cfi-"),
     # an operand of an asm statement, %[name], as an argument of a macro
     ("SPACING", "arch/x86/include/asm/unwind_user.h"),
     # a regular expression of the base

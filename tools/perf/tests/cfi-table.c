@@ -20,6 +20,7 @@
 #include <linux/unaligned.h>
 #include <linux/zalloc.h>
 
+#include "cfi-form.h"
 #include "cfi-table.h"
 #include "debug.h"
 #include "sframe.h"
@@ -273,26 +274,6 @@ static void compare(struct comparison *c, u64 pc, u64 offset)
 		pr_debug("%s: %#" PRIx64 ": another caller than libdw's\n", c->name, pc);
 }
 
-static int check_form(const struct cfi_table *cfi, const struct sframe_table *table)
-{
-	const u8 *section = cfi->section;
-	u32 i;
-
-	TEST_ASSERT_EQUAL("flags", section[3], SFRAME_F_SORTED);
-	TEST_ASSERT_EQUAL("number of functions", (int)get_unaligned_le32(section + 8),
-			  (int)table->nr_functions);
-	for (i = 0; i < table->nr_functions; i++) {
-		const struct sframe_function *f = &table->functions[i];
-		u64 start = get_unaligned_le64(section + SFRAME_HEADER_SIZE +
-					       i * SFRAME_FUNCTION_SIZE);
-
-		TEST_ASSERT_VAL("sorted", f->start == start);
-		TEST_ASSERT_VAL("number of rows", f->nr_rows >= 1 && f->nr_rows <= 64);
-		TEST_ASSERT_VAL("overlap", !i || f[-1].start + f[-1].size <= f->start);
-	}
-	return TEST_OK;
-}
-
 /* All rows at their first and last byte, and places that have nothing to do with rows */
 static void compare_segment(struct comparison *c, const GElf_Phdr *phdr)
 {
@@ -339,7 +320,7 @@ static int compare_elf(const char *name, Elf *elf)
 		pr_debug("%s: cannot read back: %d\n", name, err);
 		goto out;
 	}
-	if (check_form(&cfi, &c.table))
+	if (cfi_table__check_form(&cfi, &c.table))
 		goto out;
 
 	for (i = 0; i < nr; i++) {
@@ -435,192 +416,6 @@ static int test__cfi_vdso(struct test_suite *test __maybe_unused, int subtest __
 	return ret;
 }
 
-/* push %rbp; mov %rsp,%rbp; nop; leave; ret, as an assembler of version 3 writes it */
-static const u8 assembled[] = {
-	0xe2, 0xde, 0x03, 0x04, 0x03, 0x00, 0xf8, 0x00, 0x01, 0x00, 0x00, 0x00, 0x04, 0x00,
-	0x00, 0x00, 0x14, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x10, 0x00, 0x00, 0x00,
-	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x07, 0x00, 0x00, 0x00,
-	0x00, 0x00, 0x00, 0x00,
-	0x04, 0x00, 0x00, 0x00, 0x00,
-	0x00, 0x03, 0x08, 0x01, 0x05, 0x10, 0xf0, 0x04, 0x04, 0x10, 0xf0, 0x06, 0x05, 0x08, 0xf0,
-};
-
-/* What an assembler writes is understood, and written in the same way */
-static int test__sframe_assembled(struct test_suite *test __maybe_unused,
-				  int subtest __maybe_unused)
-{
-	const size_t rows = SFRAME_HEADER_SIZE + SFRAME_FUNCTION_SIZE;
-	struct sframe_table table = {};
-	void *section = NULL;
-	size_t size = 0, i;
-	int ret = TEST_FAIL;
-
-	if (sframe_table__decode(&table, assembled, sizeof(assembled), 0x1000) ||
-	    table.nr_functions != 1 || table.functions[0].start != 0x1000 + SFRAME_HEADER_SIZE ||
-	    table.functions[0].size != 7 || table.nr_rows != 4)
-		goto out;
-	if (sframe_table__encode(&table, &section, &size) || size != sizeof(assembled) ||
-	    memcmp(section + rows, assembled + rows, size - rows))
-		goto out;
-
-	ret = TEST_OK;
-	/* Cut anywhere it is refused, and nothing is read behind its end */
-	for (i = 0; i < sizeof(assembled); i++) {
-		u8 *cut = memdup(assembled, i ?: 1);
-		struct sframe_table none = {};
-
-		if (!cut || !sframe_table__decode(&none, cut, i, 0))
-			ret = TEST_FAIL;
-		sframe_table__exit(&none);
-		free(cut);
-	}
-out:
-	free(section);
-	sframe_table__exit(&table);
-	return ret;
-}
-
-/* A row for each of the first @nr bytes at @start */
-static void add_function(struct sframe_table *table, u64 start, u32 nr, u64 size)
-{
-	u32 i;
-
-	sframe_table__begin(table, start, 0, false);
-	for (i = 0; i < nr; i++) {
-		struct sframe_row row = {
-			.start = i,
-			.cfa = { .base = SFRAME_BASE_REG, .reg = SFRAME_REG_SP,
-				 .offset = 8 + 8 * i },
-		};
-
-		sframe_table__add_row(table, &row);
-	}
-	sframe_table__end(table, size);
-}
-
-/* Long functions are split, others are cut where the next one begins. */
-static int test__sframe_functions(struct test_suite *test __maybe_unused,
-				  int subtest __maybe_unused)
-{
-	struct sframe_table table = {}, read = {};
-	struct cfi_table cfi = {};
-	int ret = TEST_FAIL;
-	u64 pc;
-
-	add_function(&table, 0x5000, 1, 0x20);
-	add_function(&table, 0x4000, 300, 0x1000);
-	add_function(&table, 0x2000, 4, 0x20);
-	add_function(&table, 0x2002, 1, 0x10);
-	add_function(&table, 0x2002, 2, 0x10);
-	add_function(&table, 0x3000, 1, 0);
-
-	if (sframe_table__encode(&table, &cfi.section, &cfi.size) ||
-	    sframe_table__decode(&read, cfi.section, cfi.size, 0) || check_form(&cfi, &read))
-		goto out;
-
-	if (read.nr_functions != 2 + 5 + 1 || sframe_table__row(&read, 0x1fff) ||
-	    sframe_table__row(&read, 0x2001)->cfa.offset != 16 ||
-	    sframe_table__row(&read, 0x2002)->cfa.offset != 8 ||
-	    sframe_table__row(&read, 0x2011)->cfa.offset != 8 ||
-	    sframe_table__row(&read, 0x2012) || sframe_table__row(&read, 0x3000))
-		goto out;
-
-	for (pc = 0x4000; pc < 0x5000; pc++) {
-		const struct sframe_row *row = sframe_table__row(&read, pc);
-
-		if (!row || row->cfa.offset != 8 + 8 * (int)min_t(u64, pc - 0x4000, 299))
-			goto out;
-	}
-	ret = TEST_OK;
-out:
-	cfi_table__exit(&cfi);
-	sframe_table__exit(&read);
-	sframe_table__exit(&table);
-	return ret;
-}
-
-/* An ELF file with an executable segment, 0x1000 bytes at 0x401000, and .sframe at 0x402000 */
-#define IMAGE_TEXT	0x200
-#define IMAGE_SFRAME	0x1200
-
-static size_t make_image(u8 *image, const void *sframe, size_t size)
-{
-	static const char names[] = "\0.sframe\0.shstrtab";
-	Elf64_Ehdr *ehdr = (void *)image;
-	Elf64_Phdr *phdr = (void *)(ehdr + 1);
-	size_t strings = IMAGE_SFRAME + size;
-	size_t sections = roundup(strings + sizeof(names), 8);
-	Elf64_Shdr *shdr = (void *)(image + sections);
-
-	*ehdr = (Elf64_Ehdr) {
-		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
-			     EV_CURRENT },
-		.e_type = ET_DYN, .e_machine = EM_X86_64, .e_version = EV_CURRENT,
-		.e_phoff = sizeof(*ehdr), .e_shoff = sections, .e_ehsize = sizeof(*ehdr),
-		.e_phentsize = sizeof(*phdr), .e_phnum = 1, .e_shentsize = sizeof(*shdr),
-		.e_shnum = 3, .e_shstrndx = 2,
-	};
-	*phdr = (Elf64_Phdr) {
-		.p_type = PT_LOAD, .p_flags = PF_R | PF_X, .p_offset = IMAGE_TEXT,
-		.p_vaddr = 0x401000, .p_filesz = 0x1000, .p_memsz = 0x1000,
-	};
-	memcpy(image + IMAGE_SFRAME, sframe, size);
-	memcpy(image + strings, names, sizeof(names));
-	shdr[1] = (Elf64_Shdr) {
-		.sh_name = 1, .sh_type = 0x6ffffff4, .sh_flags = SHF_ALLOC, .sh_addr = 0x402000,
-		.sh_offset = IMAGE_SFRAME, .sh_size = size,
-	};
-	shdr[2] = (Elf64_Shdr) {
-		.sh_name = 9, .sh_type = SHT_STRTAB, .sh_offset = strings,
-		.sh_size = sizeof(names),
-	};
-	return sections + 3 * sizeof(*shdr);
-}
-
-/* .sframe of a file is taken, with file offsets for its addresses. */
-static int test__sframe_section(struct test_suite *test __maybe_unused,
-				int subtest __maybe_unused)
-{
-	struct sframe_table table = {}, read = {};
-	struct cfi_table cfi = {};
-	u8 *image = calloc(1, 0x10000);
-	void *section = NULL;
-	int ret = TEST_FAIL;
-	size_t size;
-
-	/* Relative to the section, as the flag for the field itself is clear */
-	add_function(&table, 0x401100 - 0x402000, 100, 0x200);
-	add_function(&table, 0x401ff0 - 0x402000, 2, 0x20);
-	add_function(&table, 0x403000 - 0x402000, 2, 0x20);
-	if (!image || sframe_table__encode(&table, &section, &size))
-		goto out;
-
-	size = make_image(image, section, size);
-	if (cfi_table__make_memory(&cfi, image, size) ||
-	    sframe_table__decode(&read, cfi.section, cfi.size, 0) || check_form(&cfi, &read))
-		goto out;
-
-	/* The second one is cut where the segment ends, the third one is in none. */
-	if (read.nr_functions != 3 || read.functions[0].start != IMAGE_TEXT + 0x100 ||
-	    sframe_table__row(&read, IMAGE_TEXT + 0x100 + 80)->cfa.offset != 8 + 8 * 80 ||
-	    sframe_table__row(&read, IMAGE_TEXT + 0xfff)->cfa.offset != 16 ||
-	    sframe_table__row(&read, IMAGE_TEXT + 0x1000))
-		goto out;
-
-	/* What is no file for x86-64 has no table */
-	((Elf64_Ehdr *)image)->e_machine = EM_AARCH64;
-	cfi_table__exit(&cfi);
-	if (cfi_table__make_memory(&cfi, image, size) == -ENOEXEC)
-		ret = TEST_OK;
-out:
-	cfi_table__exit(&cfi);
-	sframe_table__exit(&read);
-	sframe_table__exit(&table);
-	free(section);
-	free(image);
-	return ret;
-}
-
 /* A damaged file has a section that holds, or none. The same damage each time. */
 static int test__cfi_damaged(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
@@ -649,7 +444,7 @@ static int test__cfi_damaged(struct test_suite *test __maybe_unused, int subtest
 		if (!cfi_table__make_memory(&cfi, image, size)) {
 			nr_made++;
 			if (sframe_table__decode(&read, cfi.section, cfi.size, 0) ||
-			    check_form(&cfi, &read))
+			    cfi_table__check_form(&cfi, &read))
 				ret = TEST_FAIL;
 		}
 		sframe_table__exit(&read);
@@ -662,9 +457,6 @@ static int test__cfi_damaged(struct test_suite *test __maybe_unused, int subtest
 }
 
 static struct test_case tests__cfi_table[] = {
-	TEST_CASE("Unwinding tables: what an assembler writes", sframe_assembled),
-	TEST_CASE("Unwinding tables: long functions and overlaps", sframe_functions),
-	TEST_CASE("Unwinding tables: a file's own .sframe", sframe_section),
 	TEST_CASE("Unwinding tables: files against libdw", cfi_files),
 	TEST_CASE("Unwinding tables: the vDSO against libdw", cfi_vdso),
 	TEST_CASE("Unwinding tables: damaged files", cfi_damaged),

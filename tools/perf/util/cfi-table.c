@@ -452,35 +452,69 @@ static int read_eh_frame(struct reader *r)
 	return add_eh_frame(r);
 }
 
-/* A damaged section counts for nothing, .eh_frame says the same. */
+/* An entry is called: CFA is SP + 8 there. For .plt.got binutils 2.47 says SP + 16. */
+static bool is_wrong_plt(const struct sframe_table *table, const struct sframe_function *f)
+{
+	return f->rep_size && table->rows[f->first_row].cfa.offset != 8;
+}
+
+/*
+ * The reader takes the word behind the return address for the caller's stack pointer, and
+ * SFrame takes CFA.
+ */
+static bool sp_differs(const struct sframe_row *row)
+{
+	return row->ra.deref &&
+	       (row->ra.base != SFRAME_BASE_CFA || row->ra.offset != SFRAME_RA_OFFSET);
+}
+
+static void add_sframe_function(struct reader *r, const struct sframe_function *f, u64 size,
+				u64 offset)
+{
+	u32 i;
+
+	sframe_table__begin(r->table, offset, f->rep_size, f->is_signal);
+	for (i = 0; i < f->nr_rows; i++) {
+		const struct sframe_row *row = &r->sframe.rows[f->first_row + i];
+
+		if (!f->is_signal && sp_differs(row))
+			add_end(r, row->start);
+		else
+			sframe_table__add_row(r->table, row);
+	}
+	/* See add_function() */
+	sframe_table__end(r->table, size + f->is_signal);
+}
+
+/* A damaged section, or a wrong PLT, counts for nothing: .eh_frame says the same. */
 static int read_sframe(struct reader *r)
 {
+	struct sframe_table *sframe = &r->sframe;
 	struct cfi_section section;
 	Elf_Data *data;
-	u32 i, j;
+	u32 i, nr = 0;
 
 	if (!cfi_elf__find_section(r->elf, ".sframe", &section))
 		return 0;
 
 	data = elf_getdata_rawchunk(r->elf, section.offset, section.size, ELF_T_BYTE);
 	if (!data || !data->d_buf ||
-	    sframe_table__decode(&r->sframe, data->d_buf, data->d_size, section.addr)) {
-		sframe_table__exit(&r->sframe);
+	    sframe_table__decode(sframe, data->d_buf, data->d_size, section.addr)) {
+		sframe_table__exit(sframe);
 		return 0;
 	}
 
-	for (i = 0; i < r->sframe.nr_functions; i++) {
-		const struct sframe_function *f = &r->sframe.functions[i];
+	for (i = 0; i < sframe->nr_functions; i++) {
+		const struct sframe_function *f = &sframe->functions[i];
 		u64 size = f->size, offset;
 
-		if (!find_offset(r, f->start, &size, &offset))
+		if (is_wrong_plt(sframe, f))
 			continue;
-		sframe_table__begin(r->table, offset, f->rep_size, f->is_signal);
-		for (j = 0; j < f->nr_rows; j++)
-			sframe_table__add_row(r->table, &r->sframe.rows[f->first_row + j]);
-		/* See add_function() */
-		sframe_table__end(r->table, size + f->is_signal);
+		if (find_offset(r, f->start, &size, &offset))
+			add_sframe_function(r, f, size, offset);
+		sframe->functions[nr++] = *f;
 	}
+	sframe->nr_functions = nr;
 	return r->table->err;
 }
 

@@ -132,6 +132,13 @@ static int decode_words(struct sframe_row *row, u8 info, const s64 *words, int n
 	return 0;
 }
 
+static void add_end(struct sframe_table *table)
+{
+	struct sframe_row row = { .end = true };
+
+	sframe_table__add_row(table, &row);
+}
+
 static int decode_rows(struct sframe_table *table, const u8 *p, const u8 *end, u32 limit)
 {
 	u32 nr_rows, i;
@@ -146,11 +153,8 @@ static int decode_rows(struct sframe_table *table, const u8 *p, const u8 *end, u
 		return -EINVAL;
 	p += SFRAME_ATTR_SIZE;
 
-	if (!nr_rows) {
-		struct sframe_row outermost = { .end = true };
-
-		sframe_table__add_row(table, &outermost);
-	}
+	if (!nr_rows)
+		add_end(table);
 
 	for (i = 0; i < nr_rows; i++) {
 		struct sframe_row row = {};
@@ -172,13 +176,15 @@ static int decode_rows(struct sframe_table *table, const u8 *p, const u8 *end, u
 		for (j = 0; j < nr; j++, p += 1 << log_size)
 			words[j] = get_word(p, log_size);
 
-		/* The first row may not leave a hole, or the table has one that nobody said */
-		if (row.start >= limit || row.start <= last || (!i && row.start))
+		if (row.start <= last || decode_words(&row, info, words, nr, flexible, log_size))
 			return -EINVAL;
 		last = row.start;
-		if (decode_words(&row, info, words, nr, flexible, log_size))
-			return -EINVAL;
-		sframe_table__add_row(table, &row);
+		/* What is before the first row is not said */
+		if (!i && row.start)
+			add_end(table);
+		/* Assemblers write a row for what is told at the end of a function */
+		if (row.start < limit)
+			sframe_table__add_row(table, &row);
 	}
 	return 0;
 }
@@ -223,7 +229,7 @@ int sframe_table__decode(struct sframe_table *table, const void *section, size_t
 
 		rep_size = attr[2] & SFRAME_INFO_PCMASK ? attr[4] : 0;
 		if (attr[2] & SFRAME_INFO_PCMASK &&
-		    (!rep_size || get_unaligned_le16(attr) > SFRAME_FUNCTION_ROWS_MAX))
+		    (!rep_size || get_unaligned_le16(attr) >= SFRAME_FUNCTION_ROWS_MAX))
 			return -EINVAL;
 
 		sframe_table__begin(table, start, rep_size, attr[2] & SFRAME_INFO_SIGNAL);
