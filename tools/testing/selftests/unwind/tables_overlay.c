@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tables of files on overlayfs, as containers have them. A file there has an inode of its
- * own, but a mapping is one of the file in a layer, and so is its table.
+ * Tables of files on overlayfs, as containers have them, and on FUSE with passthrough. A file
+ * there has an inode of its own, but a mapping is one of the file below, and so is its table.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -79,21 +79,47 @@ static void expect_call(struct __test_metadata *_metadata, FIXTURE_DATA(tables_o
 				served ? &call : &less));
 }
 
-/* The profiler and the program have mapped it separately; a third mapping is in the layer. */
-TEST_F(tables_overlay, lower_layer)
+/*
+ * @code is the file @lower on another file system. The profiler and the program have mapped it
+ * separately; a third mapping is that of @lower.
+ */
+static void expect_one_file(struct __test_metadata *_metadata,
+			    FIXTURE_DATA(tables_overlay) * self, const struct ut_code *code)
 {
-	char *profilers = ut_code_map(&self->code, NULL);
+	char *profilers = ut_code_map(code, NULL);
 	struct ut_section other;
 
 	ASSERT_NE(NULL, profilers);
 	ut_code_section(&other, 8);
-	expect_call(_metadata, self, self->code.base, false);
+	expect_call(_metadata, self, code->base, false);
 	ASSERT_EQ(0, ut_load_section(self->fd, profilers, &self->section));
 	munmap(profilers, UT_CODE_SIZE);
-	expect_call(_metadata, self, self->code.base, true);
+	expect_call(_metadata, self, code->base, true);
 	/* It is one file, with one table. */
 	expect_call(_metadata, self, self->lower.base, true);
 	EXPECT_EQ(-EEXIST, ut_load_section(self->fd, self->lower.base, &other));
+}
+
+TEST_F(tables_overlay, lower_layer)
+{
+	expect_one_file(_metadata, self, &self->code);
+}
+
+TEST_F(tables_overlay, fuse_passthrough)
+{
+	struct ut_fuse fuse;
+	struct ut_code code;
+	struct stat st;
+
+	ASSERT_EQ(0, ut_fuse_backed(&fuse, self->lower.fd));
+	code.fd = open(fuse.path, O_RDONLY | O_CLOEXEC);
+	ASSERT_LE(0, code.fd);
+	ASSERT_EQ(0, fstat(code.fd, &st));
+	code.base = ut_code_map(&code, NULL);
+	ASSERT_NE(NULL, code.base);
+	expect_one_file(_metadata, self, &code);
+	ut_code_free(&code);
+	ut_fuse_end(&fuse);
 }
 
 /* A file that is opened to be written to is copied into the upper layer: another file. */

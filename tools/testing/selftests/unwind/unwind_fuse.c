@@ -37,6 +37,14 @@ int ut_userfault(void *page)
 /* A request for this attribute makes the server answer all reads, also earlier ones. */
 #define FUSE_ANSWER	"user.answer"
 
+static void fuse_pass_through(int fd, int backing, struct fuse_open_out *open)
+{
+	struct fuse_backing_map map = { .fd = backing };
+
+	open->open_flags = FOPEN_PASSTHROUGH;
+	open->backing_id = ioctl(fd, FUSE_DEV_IOC_BACKING_OPEN, &map);
+}
+
 /* The file system has one file, of one page. */
 void ut_fuse_serve(int fd, struct ut_fuse *f)
 {
@@ -81,6 +89,11 @@ void ut_fuse_serve(int fd, struct ut_fuse *f)
 			/* Without readahead and FUSE_ASYNC_READ, no signal ends a fault's wait. */
 			out.init.max_readahead = sizeof(out.page);
 			out.init.flags = f->sync ? 0 : FUSE_ASYNC_READ;
+			if (f->backing > 0) {
+				out.init.flags |= FUSE_INIT_EXT;
+				out.init.flags2 = FUSE_PASSTHROUGH >> 32;
+				out.init.max_stack_depth = 1;
+			}
 			out.hdr.len += sizeof(out.init);
 			break;
 		case FUSE_GETATTR:
@@ -94,6 +107,8 @@ void ut_fuse_serve(int fd, struct ut_fuse *f)
 		case FUSE_OPEN:
 			/* The second open is for ut_fuse_lock(). */
 			out.open.open_flags = opened++ ? FOPEN_DIRECT_IO : 0;
+			if (f->backing > 0)
+				fuse_pass_through(fd, f->backing, &out.open);
 			out.hdr.len += sizeof(out.open);
 			break;
 		case FUSE_GETXATTR:
@@ -207,6 +222,12 @@ int ut_fuse_page(struct ut_fuse *f, bool sync)
 {
 	*f = (struct ut_fuse){ .sync = sync };
 	return fuse_page(f, PROT_READ, MAP_PRIVATE);
+}
+
+int ut_fuse_backed(struct ut_fuse *f, int backing)
+{
+	*f = (struct ut_fuse){ .direct = -1, .backing = backing };
+	return fuse_begin(f);
 }
 
 /* Put a free loop device on top of the file. It is detached at its last close. */

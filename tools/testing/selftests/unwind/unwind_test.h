@@ -297,6 +297,7 @@ struct ut_fuse {
 	int	ms;		/* how long a write takes */
 	int	*locked;	/* 1 when ut_fuse_lock() has the lock */
 	__u64	frame;		/* the return address at the begin of the page */
+	int	backing;	/* a file that stands in for this one, if above 0 */
 	/* called before each request, if the test serves the file system itself */
 	void	(*before)(struct ut_fuse *f);
 };
@@ -313,6 +314,8 @@ void ut_device_serve(struct ut_fuse *f);
 int ut_fuse_slow_page(struct ut_fuse *f, int ms);
 /* Lock the memory map of the caller's process for one such writeback. Works once. */
 void ut_fuse_lock(struct ut_fuse *f);
+/* A file whose data and mappings are those of the file @backing: passthrough. No page. */
+int ut_fuse_backed(struct ut_fuse *f, int backing);
 void ut_fuse_end(struct ut_fuse *f);
 /*
  * For a test that serves the file system itself: mount it (returns the descriptor of
