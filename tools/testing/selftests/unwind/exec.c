@@ -115,7 +115,6 @@ TEST_F(exec, old_stack)
 	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
-	ASSERT_LE(0, tp);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
 	ASSERT_EQ(7 << 8, ut_wait(&self->c));
@@ -166,8 +165,6 @@ TEST_F(exec, between_the_images)
 		event[i] = ut_add_function(&self->s, functions[i]);
 	event[3] = ut_add_tracepoint(&self->s, "sched", "sched_process_exec");
 	event[4] = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_execve");
-	for (i = 0; i < 5; i++)
-		ASSERT_LE(0, event[i]);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
 	ASSERT_EQ(7 << 8, ut_wait(&self->c));
@@ -200,8 +197,6 @@ TEST_F(exec, before_and_between)
 	tp[1] = ut_add_function(&self->s, "begin_new_exec");
 	tp[2] = ut_add_tracepoint(&self->s, "sched", "sched_process_exec");
 	tp[3] = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_execve");
-	for (i = 0; i < 4; i++)
-		ASSERT_LE(0, tp[i]);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
 	ASSERT_EQ(7 << 8, ut_wait(&self->c));
@@ -227,7 +222,6 @@ TEST_F(exec, new_image)
 	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_LE(0, tp);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
 	ASSERT_EQ(7 << 8, ut_wait(&self->c));
@@ -259,7 +253,6 @@ TEST_F(exec, remove_on_exec)
 	opts.per_cpu = variant->per_cpu;
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
-	ASSERT_LE(0, tp);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
 	ASSERT_EQ(7 << 8, ut_wait(&self->c));
@@ -316,8 +309,6 @@ TEST_F(exec, undumpable)
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
 	/* Sample the removal, or a function in it whose name has the same begin. */
 	func = ut_add_function(&self->s, "perf_event_exit_task");
-	ASSERT_LE(0, enter);
-	ASSERT_LE(0, func);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
 	ASSERT_EQ(7 << 8, ut_wait(&self->c));
@@ -349,7 +340,6 @@ TEST_F_TIMEOUT(exec, nmi_at_the_point_of_no_return, 300)
 		ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit,
 				   false));
 		bp = ut_add_instruction(&self->s, addr);
-		ASSERT_LE(0, bp);
 		ASSERT_EQ(0, ut_enable(&self->s));
 		ASSERT_EQ(0, ut_go(&self->c));
 		ASSERT_EQ(7 << 8, ut_wait(&self->c));
@@ -414,8 +404,6 @@ TEST_F(exec, failed)
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
 	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_execve");
-	ASSERT_LE(0, enter);
-	ASSERT_LE(0, exit);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
 	ASSERT_EQ(0, ut_wait(&self->c));
@@ -550,8 +538,6 @@ TEST_F(exec_threads, with_other_threads)
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true, false));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
 	sleep_tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep");
-	ASSERT_LE(0, enter);
-	ASSERT_LE(0, sleep_tp);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
 	ASSERT_EQ(7 << 8, ut_wait(&self->c));
@@ -572,7 +558,7 @@ TEST_F(exec_threads, with_other_threads)
  */
 TEST_F(exec_threads, immediate_between_the_images)
 {
-	int begin, switched, function, end;
+	int begin, switched, end;
 	unsigned int i, pass, nr;
 	struct ut_rec *r, *from, *to;
 	bool waited;
@@ -585,12 +571,8 @@ TEST_F(exec_threads, immediate_between_the_images)
 		ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true, false));
 		begin = ut_add_function(&self->s, "unwind_deferred_exec");
 		switched = ut_add_tracepoint(&self->s, "sched", "sched_switch");
-		function = ut_add_function(&self->s, "flush_thread");
+		ASSERT_LE(0, ut_add_function(&self->s, "flush_thread"));
 		end = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_execve");
-		ASSERT_LE(0, begin);
-		ASSERT_LE(0, switched);
-		ASSERT_LE(0, function);
-		ASSERT_LE(0, end);
 		ASSERT_EQ(0, ut_enable(&self->s));
 		ASSERT_EQ(0, ut_write_sysctl(DEFER, !pass));
 		ASSERT_EQ(0, ut_go(&self->c));

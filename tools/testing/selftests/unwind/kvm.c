@@ -240,19 +240,15 @@ static bool one_stack_a_run(struct ut_session *s, int event, const struct call *
 TEST_F(kvm, many_exits)
 {
 	struct call c[2] = { { .vcpu = self->vm.vcpu }, { .vcpu = self->vm.vcpu } };
-	int enter, leave, entry, exit, i;
+	int enter, leave, exit, i;
 	__u64 cookie;
 
 	ASSERT_EQ(0, vm_start(&self->vm, guest_exits));
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_ioctl");
 	leave = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_ioctl");
-	entry = ut_add_tracepoint(&self->s, "kvm", "kvm_entry");
+	ASSERT_LE(0, ut_add_tracepoint(&self->s, "kvm", "kvm_entry"));
 	exit = ut_add_tracepoint(&self->s, "kvm", "kvm_exit");
-	ASSERT_LE(0, enter);
-	ASSERT_LE(0, leave);
-	ASSERT_LE(0, entry);
-	ASSERT_LE(0, exit);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_ladder(7, run_twice, c));
 	ut_disable(&self->s);
@@ -281,7 +277,6 @@ TEST_F(kvm, sampled_at_the_entry)
 	ASSERT_EQ(0, vm_start(&self->vm, guest_exits));
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	entry = ut_add_tracepoint(&self->s, "kvm", "kvm_entry");
-	ASSERT_LE(0, entry);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_ladder(7, run_twice, c));
 	ut_disable(&self->s);
@@ -299,7 +294,6 @@ TEST_F(kvm, sampled_by_nmi)
 	ASSERT_EQ(0, vm_start(&self->vm, guest_exits));
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	func = ut_add_function(&self->s, "kvm_emulate_cpuid");
-	ASSERT_LE(0, func);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_ladder(7, run_twice, c));
 	ut_disable(&self->s);
@@ -396,9 +390,6 @@ TEST_F(kvm, halted)
 	halt = ut_add_function(&self->s, "kvm_vcpu_halt");
 	sleeps = ut_add_tracepoint(&self->s, "sched", "sched_switch");
 	wakes = ut_add_tracepoint(&self->s, "kvm", "kvm_vcpu_wakeup");
-	ASSERT_LE(0, halt);
-	ASSERT_LE(0, sleeps);
-	ASSERT_LE(0, wakes);
 	ASSERT_EQ(0, pthread_create(&id, NULL, wake_guest, &o));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
@@ -430,7 +421,6 @@ TEST_F(kvm, profile_ends_while_halted)
 	ASSERT_EQ(0, vm_start(&self->vm, guest_halts));
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	halt = ut_add_function(&self->s, "kvm_vcpu_halt");
-	ASSERT_LE(0, halt);
 	ASSERT_EQ(0, pthread_create(&id, NULL, wake_guest, &o));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
@@ -472,8 +462,6 @@ TEST_F(kvm, interrupts_of_the_guest)
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	exit = ut_add_tracepoint(&self->s, "kvm", "kvm_exit");
 	clock = ut_add_software(&self->s, PERF_COUNT_SW_CPU_CLOCK, 1000000);
-	ASSERT_LE(0, exit);
-	ASSERT_LE(0, clock);
 	ASSERT_EQ(0, pthread_create(&id, NULL, stop_guest, &o));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
@@ -532,7 +520,6 @@ TEST_F(kvm, first_sample_is_of_the_guest)
 
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	clock = ut_add_software(&self->s, PERF_COUNT_SW_CPU_CLOCK, 1000000);
-	ASSERT_LE(0, clock);
 	for (run = 0; run < GUEST_RUNS; run++) {
 		ASSERT_EQ(0, vm_start(&self->vm, guest_spins));
 		self->vm.mem[GUEST_FLAG] = 0;
@@ -587,9 +574,6 @@ TEST_F(kvm, signal_ends_the_run)
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_ioctl");
 	exit = ut_add_tracepoint(&self->s, "kvm", "kvm_exit");
 	deliver = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
-	ASSERT_LE(0, enter);
-	ASSERT_LE(0, exit);
-	ASSERT_LE(0, deliver);
 	ASSERT_EQ(0, pthread_create(&id, NULL, kick_guest, &o));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
@@ -643,7 +627,6 @@ TEST_F(kvm, worker_without_user_stack)
 	ASSERT_EQ(0, vm_start(&self->vm, guest_exits));
 	ASSERT_EQ(0, ut_open(&self->s, &all));
 	tp = ut_add_tracepoint(&self->s, "sched", "sched_switch");
-	ASSERT_LE(0, tp);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	/* The first run creates it. */
 	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));

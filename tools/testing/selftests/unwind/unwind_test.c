@@ -176,6 +176,13 @@ int ut_open(struct ut_session *s, const struct ut_opts *opts)
 	return 0;
 }
 
+/* Without the event the session is not the one that the test wants: see ut_enable(). */
+static int not_added(struct ut_session *s)
+{
+	s->incomplete = true;
+	return -1;
+}
+
 int ut_add(struct ut_session *s, struct perf_event_attr *attr)
 {
 	struct ut_session_event *e = &s->event[s->nr_events];
@@ -195,12 +202,12 @@ int ut_add(struct ut_session *s, struct perf_event_attr *attr)
 		*ut_attr_flags(attr) |= UT_DEFER_CALLCHAIN;
 
 	if (s->nr_events == UT_MAX_EVENTS || open_fds(s, attr, -1, e->fd))
-		return -1;
+		return not_added(s);
 	for (i = 0; i < s->nr_rings; i++) {
 		if (ioctl(e->fd[i], PERF_EVENT_IOC_SET_OUTPUT, s->ring[i].fd) ||
 		    ioctl(e->fd[i], PERF_EVENT_IOC_ID, &e->id[i])) {
 			ut_diag("redirect: %s", strerror(errno));
-			return -1;
+			return not_added(s);
 		}
 	}
 	return s->nr_events++;
@@ -215,7 +222,7 @@ int ut_add_tracepoint(struct ut_session *s, const char *sys, const char *name)
 	int id = ut_tracepoint_id(sys, name);
 
 	if (id < 0)
-		return -1;
+		return not_added(s);
 	attr.config = id;
 	return ut_add(s, &attr);
 }
@@ -249,8 +256,10 @@ int ut_add_function(struct ut_session *s, const char *name)
 {
 	__u64 start, end;
 
-	if (ut_kallsyms(name, &start, &end))
-		return -1;
+	if (ut_kallsyms(name, &start, &end)) {
+		ut_diag("no function %s", name);
+		return not_added(s);
+	}
 	return ut_add_instruction(s, start);
 }
 
@@ -271,13 +280,13 @@ int ut_add_probe(struct ut_session *s, const char *pmu, const char *where, __u64
 	snprintf(path, sizeof(path), PMUS "%s/type", pmu);
 	if (ut_read_sysctl(path, &type)) {
 		ut_diag("%s: %s", path, strerror(errno));
-		return -1;
+		return not_added(s);
 	}
 	snprintf(path, sizeof(path), PMUS "%s/format/retprobe", pmu);
 	f = fopen(path, "r");
 	if (!f || fscanf(f, "config:%ld", &bit) != 1) {
 		ut_diag("%s: no bit", path);
-		return -1;
+		return not_added(s);
 	}
 	fclose(f);
 	attr.type = type;
@@ -302,7 +311,7 @@ static int all_ioctl(struct ut_session *s, unsigned long cmd, bool output_first)
 
 int ut_enable(struct ut_session *s)
 {
-	return all_ioctl(s, PERF_EVENT_IOC_ENABLE, true);
+	return s->incomplete ? -1 : all_ioctl(s, PERF_EVENT_IOC_ENABLE, true);
 }
 
 /* The tracking event is disabled last, so that no record is missing. */

@@ -124,6 +124,7 @@ struct ut_session {
 	struct ut_ring		ring[UT_MAX_CPUS];
 	unsigned int		nr_events;
 	struct ut_session_event	event[UT_MAX_EVENTS];
+	bool			incomplete;	/* an event could not be added */
 	struct ut_rec		*rec;
 	size_t			nr_recs, cap_recs;
 	__u64			lost;
@@ -153,6 +154,7 @@ unsigned int ut_all_online(int *cpus, unsigned int max);
 int ut_tracepoint_id(const char *sys, const char *name);
 
 int ut_open(struct ut_session *s, const struct ut_opts *opts);
+/* These return the number of the new event. If one fails, ut_enable() fails, too. */
 int ut_add(struct ut_session *s, struct perf_event_attr *attr);
 int ut_add_tracepoint(struct ut_session *s, const char *sys, const char *name);
 int ut_add_software(struct ut_session *s, __u64 config, __u64 period);

@@ -516,9 +516,6 @@ TEST_F(at_the_entry, task_then_sleeps)
 			watched = add_watchpoint(&self->s, top - 8 * (words[w] + pad));
 			tp[0] = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 			tp[1] = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep");
-			ASSERT_LE(0, watched);
-			ASSERT_LE(0, tp[0]);
-			ASSERT_LE(0, tp[1]);
 			ASSERT_EQ(0, ut_enable(&self->s));
 			do {
 				usleep(1000);
