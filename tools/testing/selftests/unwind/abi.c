@@ -145,8 +145,7 @@ TEST_F(abi, sample_layout)
 	tp = ut_add_tracepoint(&self->s, "task", "task_rename");
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_syscall2(&st, __NR_prctl, 15 /* PR_SET_NAME */, "renamed"));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 
 	r = ut_sample(&self->s, tp, 0, 0);
 	ASSERT_NE(NULL, r);
@@ -174,10 +173,7 @@ TEST_F(abi, record_layout)
 
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(10, one_getppid, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 10, one_getppid, &st));
 	ASSERT_TRUE(ut_is_ladder(&st, 10, 2));
 
 	ASSERT_EQ(1, ut_count(&self->s, PERF_RECORD_SAMPLE, 0));
@@ -227,10 +223,7 @@ TEST_F(abi, sample_id_trailer)
 		ASSERT_EQ(0, ut_open(&self->s, &opts));
 		ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
 		ASSERT_EQ(0, ioctl(self->s.ring[0].fd, PERF_EVENT_IOC_ID, &id));
-		ASSERT_EQ(0, ut_enable(&self->s));
-		ASSERT_EQ(0, ut_ladder(3, one_getppid, &st));
-		ut_disable(&self->s);
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_profile_ladder(&self->s, 3, one_getppid, &st));
 
 		for (k = 0; k < self->s.nr_recs; k++) {
 			if (self->s.rec[k].type == UT_RECORD_CALLCHAIN_DEFERRED)
@@ -329,8 +322,7 @@ TEST_F(abi, marker_with_cookie)
 			tp[1] = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_prctl");
 			ASSERT_EQ(0, ut_enable(&self->s));
 			ASSERT_EQ(0, ut_syscall2(&st, __NR_prctl, 15, "renamed"));
-			ut_disable(&self->s);
-			ASSERT_EQ(0, ut_drain(&self->s));
+			ASSERT_EQ(0, ut_stop(&self->s));
 			for (k = 0; k < 2; k++) {
 				r = ut_sample(&self->s, tp[k], 0, 0);
 				ASSERT_NE(NULL, r);
@@ -367,10 +359,7 @@ TEST_F(abi, output_only_per_task)
 
 	ASSERT_EQ(0, ut_open(&self->s, &output_only));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(5, one_getppid, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 5, one_getppid, &st));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, 0, 0), &st));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
@@ -382,10 +371,7 @@ TEST_F(abi, output_only_per_task_and_cpu)
 
 	ASSERT_EQ(0, ut_open(&self->s, &self_cpus));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(5, one_getppid, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 5, one_getppid, &st));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, 0, 0), &st));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
@@ -404,10 +390,7 @@ TEST_F(abi, output_only_per_cpu)
 
 	ASSERT_EQ(0, ut_open(&self->s, &all));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(5, one_getppid, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 5, one_getppid, &st));
 	sample = ut_sample(&self->s, tp, gettid(), 0);
 	ASSERT_TRUE(ut_stack_is(&self->s, sample, &st));
 	rec = ut_record_of(&self->s, gettid(), sample->cookie);
@@ -427,10 +410,7 @@ TEST_F(abi, one_event_for_both)
 	opts.flags = UT_DEFER_OUTPUT;
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(5, one_getppid, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 5, one_getppid, &st));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, 0, 0), &st));
 	EXPECT_TRUE(ut_one_record(&self->s, ut_sample(&self->s, tp, 0, 0)));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -445,10 +425,7 @@ TEST_F(abi, no_output_event)
 	opts.no_output = true;
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(5, one_getppid, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 5, one_getppid, &st));
 	EXPECT_EQ(1, ut_count(&self->s, PERF_RECORD_SAMPLE, 0));
 	EXPECT_EQ(0, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
 }
@@ -464,10 +441,7 @@ TEST_F(abi, event_that_did_not_ask)
 	later = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	self->s.opts.immediate = true;
 	now = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_getppid");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(5, one_getppid, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 5, one_getppid, &st));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, later, 0, 0), &st));
 	r = ut_sample(&self->s, now, 0, 0);
 	ASSERT_NE(NULL, r);
@@ -493,8 +467,7 @@ TEST_F(abi, exclude_callchain_user)
 	tp = ut_add_tracepoint(&self->s, "task", "task_rename");
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_syscall2(&st, __NR_prctl, 15, "renamed"));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	r = ut_sample(&self->s, tp, 0, 0);
 	ASSERT_NE(NULL, r);
 	EXPECT_LT(1, r->nr);
@@ -518,8 +491,7 @@ TEST_F(abi, exclude_callchain_kernel)
 	tp = ut_add_tracepoint(&self->s, "task", "task_rename");
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_syscall2(&st, __NR_prctl, 15, "renamed"));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	r = ut_sample(&self->s, tp, 0, 0);
 	ASSERT_NE(NULL, r);
 	ASSERT_EQ(2, r->nr);
@@ -548,10 +520,7 @@ TEST_F(abi, with_regs_and_stack_user)
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	attr.config = ut_tracepoint_id("syscalls", "sys_enter_getppid");
 	tp = ut_add(&self->s, &attr);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(5, one_getppid, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 5, one_getppid, &st));
 	r = ut_sample(&self->s, tp, 0, 0);
 	EXPECT_TRUE(ut_stack_is(&self->s, r, &st));
 	/* Behind the callchain: abi, sp, ip, the stack's size, its bytes, the used size. */
@@ -587,8 +556,7 @@ TEST_F(abi, cookie_is_unique)
 	ASSERT_EQ(0, ut_enable(&self->s));
 	for (i = 0; i < 500; i++)
 		ASSERT_EQ(0, ut_ladder(2, two_getppids, st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	ASSERT_EQ(1000, ut_count(&self->s, PERF_RECORD_SAMPLE, 0));
 	for (i = 0; i < self->s.nr_recs; i++) {
 		if (self->s.rec[i].type == PERF_RECORD_SAMPLE)

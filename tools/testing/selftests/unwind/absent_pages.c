@@ -234,8 +234,7 @@ TEST_F(dead_fuse, page)
 	self->v->fp = (unsigned long)frame;
 	ASSERT_EQ(0, watch_child(&self->s, &self->c, beside_fuse, self->v, "sys_enter_getppid"));
 	EXPECT_TRUE(wait_done(&self->v->done, 1));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	ASSERT_EQ(UT_DEFERRED,
 		  ut_user_stack(&self->s, ut_sample(&self->s, 0, self->c.pid, 0), &got));
 	ASSERT_EQ(2, got.nr);
@@ -395,8 +394,7 @@ TEST_F(absent_pages, killed_in_the_walk)
 	ASSERT_EQ(1, v->ready);
 	ASSERT_EQ(0, kill(c.pid, SIGKILL));
 	ASSERT_EQ(SIGKILL, ut_wait_gone(&c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	r = ut_sample(&self->s, 0, c.pid, 0);
 	ASSERT_NE(NULL, r);
 	EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
@@ -446,8 +444,7 @@ TEST_F(absent_pages, exit_brings_none)
 		v.exit = exits[n % 2].nr;
 		ASSERT_EQ(0, watch_child(&self->s, &c, exit_on, &v, exits[n % 2].tp));
 		EXPECT_EQ(0, ut_wait_gone(&c));
-		ut_disable(&self->s);
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_stop(&self->s));
 		ASSERT_EQ(UT_DEFERRED,
 			  ut_user_stack(&self->s, ut_sample(&self->s, 0, c.pid, 0), &got));
 		EXPECT_EQ(1, got.nr) TH_LOG("%s", exits[n % 2].tp);
@@ -590,8 +587,7 @@ TEST_F(no_wait, page_never_served)
 		ASSERT_EQ(0, kill(self->c.pid, variant->kill));
 	}
 	ASSERT_EQ(variant->status, ut_wait_gone(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	r = ut_sample(&self->s, 0, self->v->done ?: self->c.pid, 0);
 	ASSERT_NE(NULL, r);
 	kind = ut_user_stack(&self->s, r, &got);

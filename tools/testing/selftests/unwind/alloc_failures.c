@@ -164,8 +164,7 @@ TEST_F(failures, none_at_run_time)
 		for (i = 0; i < ARRAY_SIZE(points); i++)
 			EXPECT_EQ(0, failures(points[i])) TH_LOG("%s", places[p]);
 		disarm();
-		ut_disable(&self->s);
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_stop(&self->s));
 		for (k = 0; k < 2; k++) {
 			ASSERT_EQ(20, ut_count_samples(&self->s, k, getpid()));
 			for (i = 0; i < 20; i++)
@@ -192,7 +191,7 @@ static bool has_stack(struct ut_session *s, bool failed)
 	struct ut_stack want;
 	struct ut_rec *r;
 
-	if (ut_enable(s) || ut_ladder(DEPTH, one_call, &want) || ut_disable(s) || ut_drain(s))
+	if (ut_profile_ladder(s, DEPTH, one_call, &want))
 		return false;
 	r = ut_sample(s, 0, getpid(), 0);
 	if (failed && r && !r->cookie)

@@ -88,8 +88,7 @@ TEST(inherited)
 	EXPECT_TRUE(ut_stack_is(&s, r, &sh->st));
 	/* The record is also there if the task was preempted before its sleep. */
 	EXPECT_TRUE(ut_wait_state(sh->tid, "S"));
-	ASSERT_EQ(0, ut_disable(&s));
-	ASSERT_EQ(0, ut_drain(&s));
+	ASSERT_EQ(0, ut_stop(&s));
 	EXPECT_EQ(0, ut_check(&s, 0));
 	kill(c.pid, SIGKILL);
 	ut_wait(&c);
@@ -127,8 +126,7 @@ static bool profile_sleeper(struct shared *sh)
 	if (ut_open(&s, &opts) || ut_add_tracepoint(&s, "syscalls", "sys_enter_pause") ||
 	    ut_enable(&s) || ut_go(&c))
 		return false;
-	return wait_record(&s, c.pid) && !ut_disable(&s) && !ut_drain(&s) &&
-	       record_is_of(&s, c.pid, &sh->st);
+	return wait_record(&s, c.pid) && !ut_stop(&s) && record_is_of(&s, c.pid, &sh->st);
 }
 
 /* Profile this task, which returns to user space. */
@@ -139,9 +137,8 @@ static bool profile_self(void)
 	struct ut_stack st;
 
 	return !ut_open(&s, &opts) &&
-	       !ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid") && !ut_enable(&s) &&
-	       !ut_ladder(5, one_getppid, &st) && !ut_disable(&s) && !ut_drain(&s) &&
-	       record_is_of(&s, 1, &st);
+	       !ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid") &&
+	       !ut_profile_ladder(&s, 5, one_getppid, &st) && record_is_of(&s, 1, &st);
 }
 
 struct contained {
@@ -352,8 +349,7 @@ TEST_F(absent, page)
 	EXPECT_EQ(0x400100, got.ip[1]);
 	EXPECT_TRUE(ut_wait_state(self->c.pid, "S"));
 	EXPECT_EQ(0, self->a->returned);
-	ASSERT_EQ(0, ut_disable(&self->s));
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -481,8 +477,7 @@ TEST_F(code_32, asleep)
 	if (got.nr || !variant->base)
 		EXPECT_TRUE(ut_same_stack(&got, &want));
 	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
-	ASSERT_EQ(0, ut_disable(&self->s));
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_EQ(1, ut_count_samples(&self->s, 0, 0));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }

@@ -341,8 +341,7 @@ TEST(code_of_32_bits)
 	bp = ut_add(&s, &attr);
 	ASSERT_EQ(0, ut_enable(&s));
 	bad_syscall_32(&seg, (unsigned long)mem, (unsigned long)mem);
-	ut_disable(&s);
-	ASSERT_EQ(0, ut_drain(&s));
+	ASSERT_EQ(0, ut_stop(&s));
 	ASSERT_EQ(1, ut_count_samples(&s, bp, 0));
 	want.ip[0] = attr.bp_addr;
 	want.ip[1] = mem[1];

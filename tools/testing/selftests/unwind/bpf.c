@@ -362,8 +362,7 @@ TEST_F(bpf, output)
 	ASSERT_LE(0, link);
 	ASSERT_EQ(0, ut_ladder(6, rename_self, &st));
 	close(link);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_EQ(1, ut_count_samples(&self->s, event, 0));
 	EXPECT_TRUE(sample_has(&self->s, event, &st));
 	EXPECT_EQ(0, ut_check(&self->s, 0));

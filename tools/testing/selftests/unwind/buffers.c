@@ -73,8 +73,7 @@ TEST_F(buffers, paused)
 		ASSERT_EQ(0, ioctl(fd, PERF_EVENT_IOC_PAUSE_OUTPUT, i == 1));
 		ASSERT_EQ(0, ut_ladder(5, one_getppid, &st[i]));
 	}
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	ASSERT_EQ(2, ut_count_samples(&self->s, tp, 0));
 	for (i = 0; i < 2; i++) {
 		r = ut_sample(&self->s, tp, 0, i);
@@ -103,8 +102,7 @@ TEST_F(buffers, buffer_full)
 	ASSERT_EQ(0, ut_drain(&self->s));
 	/* Losses are reported before the next record that has room. */
 	ASSERT_EQ(0, ut_ladder(20, one_getppid, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	samples = ut_count(&self->s, PERF_RECORD_SAMPLE, 0);
 	records = ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0);
 	EXPECT_LT(samples, 101);

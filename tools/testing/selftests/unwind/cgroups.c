@@ -184,8 +184,7 @@ TEST_F(cgroups, one_group)
 		ASSERT_EQ(0, ut_go(&self->c[i]));
 	for (i = 0; i < 2; i++)
 		ASSERT_EQ(0, ut_wait(&self->c[i]));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_TRUE(only(&self->s, self->caller[0], self->c[0].pid, self->c[1].pid, ROUNDS));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 	for (i = 0; i < 2; i++)
@@ -214,8 +213,7 @@ static void profile(void *arg)
 	p->ready = 1;
 	if (read(p->go[0], &byte, 1) != 1)
 		return;
-	ut_disable(&s);
-	p->result = !ut_drain(&s) && only(&s, p->caller, p->pid[0], p->pid[1], ROUNDS) &&
+	p->result = !ut_stop(&s) && only(&s, p->caller, p->pid[0], p->pid[1], ROUNDS) &&
 		    !ut_check(&s, 0);
 }
 
@@ -250,8 +248,7 @@ TEST_F(cgroups, two_groups_and_everything)
 		ASSERT_EQ(0, ut_wait(&self->c[i]));
 		self->c[i].pid = 0;
 	}
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(1, write(p[i].go[1], "g", 1));
 		ASSERT_EQ(0, ut_wait(&pc[i]));
@@ -292,8 +289,7 @@ TEST_F(cgroups, moved_asleep)
 	ASSERT_EQ(0, kill(pid, SIGKILL));
 	ASSERT_EQ(SIGKILL, ut_wait(&self->c[0]));
 	self->c[0].pid = 0;
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_EQ(ROUNDS + 1, ut_count_samples(&self->s, 1, pid));
 	EXPECT_EQ(2 * ROUNDS + 1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, pid));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -369,8 +365,7 @@ TEST_F(cgroups, moved_in_the_entry)
 		ASSERT_EQ(0, move_task(self->path[0], c.pid));
 	}
 	EXPECT_LT(0, calls);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 	kill(c.pid, SIGKILL);
 	ut_wait(&c);

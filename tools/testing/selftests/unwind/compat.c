@@ -87,8 +87,7 @@ TEST_F(compat, ladder)
 	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)));
 	ASSERT_EQ(self->pid, waitpid(self->pid, &status, 0));
 	ASSERT_EQ(0, status);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 
 	r = ut_sample(&self->s, 0, 0, 0);
 	ASSERT_TRUE(ut_stack_is(&self->s, r, &st));
@@ -112,8 +111,7 @@ TEST_F(compat, segment_with_a_base)
 	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)));
 	ASSERT_EQ(self->pid, waitpid(self->pid, &status, 0));
 	ASSERT_EQ(0, status);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	ASSERT_EQ(2, st32.nr) TH_LOG("no LDT: CONFIG_MODIFY_LDT_SYSCALL?");
 	widen(&st, &st32);
 
@@ -145,8 +143,7 @@ static void check_segment_changed(struct __test_metadata *_metadata, struct ut_s
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	/* With the new base the program returned to a wrong address. */
 	ASSERT_TRUE(WIFSIGNALED(status));
-	ut_disable(s);
-	ASSERT_EQ(0, ut_drain(s));
+	ASSERT_EQ(0, ut_stop(s));
 
 	/* The first call has made the segment. */
 	ASSERT_EQ(2, ut_count_samples(s, 0, 0));
@@ -188,8 +185,7 @@ TEST_F(compat, segment_changed_behind_a_request)
 		TH_LOG("no segment: CONFIG_MODIFY_LDT_SYSCALL?");
 	widen(&st, &st32);
 	ASSERT_EQ(self->pid, waitpid(self->pid, &status, 0));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 
 	ASSERT_EQ(2, ut_count_samples(&self->s, 1, 0));
 	exit = ut_sample(&self->s, 1, 0, 1);
@@ -230,8 +226,7 @@ static void check_sigreturn(struct __test_metadata *_metadata, struct ut_session
 	want.ip[0] = st32.ip[0];
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	ASSERT_EQ(0, status);
-	ut_disable(s);
-	ASSERT_EQ(0, ut_drain(s));
+	ASSERT_EQ(0, ut_stop(s));
 
 	ASSERT_EQ(1, ut_count_samples(s, 0, 0));
 	enter = ut_sample(s, 0, 0, 0);

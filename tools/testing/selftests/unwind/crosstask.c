@@ -139,8 +139,7 @@ TEST_F(crosstask, between_two_tasks)
 	for (i = 0; i < 2000 && UT_READ(self->sh->done) != 2; i++)
 		usleep(10000);
 	ASSERT_EQ(2, self->sh->done);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 
 	for (t = 0; t < 2; t++) {
 		for (i = 0; (r = ut_sample(&self->s, between, self->sh->pid[t], i)); i++, nr++) {

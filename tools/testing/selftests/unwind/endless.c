@@ -76,8 +76,7 @@ TEST_F_TIMEOUT(endless, ends, 30)
 		CPU_SET(cpus[i % nr], &c[i].to);
 		ut_ladder(5, move, &c[i]);
 	}
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	ASSERT_EQ(CALLS, ut_count_samples(&self->s, enter, 0));
 	for (i = 0; i < CALLS; i++) {
 		r = ut_sample(&self->s, enter, 0, i);

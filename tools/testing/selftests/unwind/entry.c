@@ -80,10 +80,7 @@ TEST_F(entry, many_tracepoints_in_one_system_call)
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	for (i = 0; i < ARRAY_SIZE(tps); i++)
 		tp[i] = ut_add_tracepoint(&self->s, tps[i][0], tps[i][1]);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(7, do_call, &c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 7, do_call, &c));
 
 	/* The raw tracepoints sample the session's own ioctl() calls, too. */
 	r = ut_sample(&self->s, tp[1], 0, 0);
@@ -125,10 +122,7 @@ TEST_F(entry, next_system_call_has_another_cookie)
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_prctl");
 	rename = ut_add_tracepoint(&self->s, "task", "task_rename");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(3, two_calls, c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 3, two_calls, c));
 	for (i = 0; i < 2; i++) {
 		r[i] = ut_sample(&self->s, enter, 0, i);
 		ASSERT_TRUE(ut_stack_is(&self->s, r[i], &c[i].st));
@@ -195,10 +189,7 @@ TEST_F(entry, page_fault_of_the_program)
 
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(7, touch, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 7, touch, &st));
 	for (i = 0; (r = ut_sample(&self->s, faults, 0, i)); i++) {
 		if (r->ip == (unsigned long)touch_here)
 			hit = r;
@@ -219,10 +210,7 @@ TEST_F(entry, page_fault_counted_twice)
 		self->s.opts.immediate = i;
 		faults[i] = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
 	}
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(7, touch, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 7, touch, &st));
 	for (k = 0; k < 2; k++) {
 		for (i = 0; (r = ut_sample(&self->s, faults[k], 0, i)); i++) {
 			if (r->ip == (unsigned long)touch_here)
@@ -262,10 +250,7 @@ TEST_F(entry, nmi_in_a_system_call)
 
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	bp = add_watchpoint(&self->s, &ts);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(7, do_call, &c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 7, do_call, &c));
 	ASSERT_LE(1, ut_count_samples(&self->s, bp, 0));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, bp, 0, 0), &c.st));
 	EXPECT_TRUE(one_cookie(&self->s));
@@ -284,10 +269,7 @@ TEST_F(entry, nmi_between_others)
 	bp = add_watchpoint(&self->s, &ts);
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_clock_gettime");
 	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_clock_gettime");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(7, do_call, &c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 7, do_call, &c));
 	ASSERT_LE(1, ut_count_samples(&self->s, bp, 0));
 	ASSERT_EQ(1, ut_count_samples(&self->s, enter, 0));
 	ASSERT_EQ(1, ut_count_samples(&self->s, exit, 0));
@@ -321,10 +303,7 @@ TEST_F_TIMEOUT(entry, nmi_in_every_instruction_of_a_request, 300)
 		ASSERT_EQ(0, ut_open(&self->s, &opts));
 		enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 		bp = ut_add_instruction(&self->s, addr);
-		ASSERT_EQ(0, ut_enable(&self->s));
-		ASSERT_EQ(0, ut_ladder(3, do_call, &c));
-		ut_disable(&self->s);
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_profile_ladder(&self->s, 3, do_call, &c));
 		n = ut_count_samples(&self->s, bp, 0);
 		hits += !!n;
 		samples += n;
@@ -376,8 +355,7 @@ TEST_F(entry, nmi_behind_the_exit_work)
 		c.nr = cpus[i % 2];
 		ASSERT_EQ(0, ut_ladder(7, move_to, &c));
 		ASSERT_EQ(0, c.ret);
-		ut_disable(&self->s);
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_stop(&self->s));
 		for (n = 0; (r = ut_sample(&self->s, func, 0, n)); n++) {
 			EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
 			/* The sample may be of the exit of the ioctl() that enables. */
@@ -414,8 +392,7 @@ static void behind_the_exit_work(struct __test_metadata *_metadata, struct ut_se
 		ASSERT_EQ(0, ut_ladder(7, move_to, &c));
 		ASSERT_EQ(0, c.ret);
 	}
-	ut_disable(s);
-	ASSERT_EQ(0, ut_drain(s));
+	ASSERT_EQ(0, ut_stop(s));
 	for (n = 0; (r = ut_sample(s, event, 0, n)); n++) {
 		if (ut_user_stack(s, r, &got) == UT_DEFERRED) {
 			EXPECT_EQ(0, got.nr) TH_LOG("sample %u", n);
@@ -474,10 +451,7 @@ TEST_F(entry, interrupts_in_one_system_call)
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getrandom");
 	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_getrandom");
 	clock = ut_add_software(&self->s, PERF_COUNT_SW_CPU_CLOCK, 1000000);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(7, do_call, &c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 7, do_call, &c));
 	first = ut_sample(&self->s, enter, 0, 0);
 	EXPECT_TRUE(ut_stack_is(&self->s, first, &c.st));
 	ASSERT_EQ(1, ut_count_samples(&self->s, exit, 0));
@@ -547,10 +521,7 @@ TEST_F(entry, interrupts_of_the_program)
 
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	clock = ut_add_software(&self->s, PERF_COUNT_SW_CPU_CLOCK, 5000000);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(7, spin, &sp));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 7, spin, &sp));
 	for (i = 0; (r = ut_sample(&self->s, clock, 0, i)); i++) {
 		if (r->ip < sp.from || r->ip >= sp.to)
 			continue;
@@ -614,8 +585,7 @@ TEST_F(entry, nmi_of_the_program)
 			TH_LOG("CONFIG_MAGIC_SYSRQ?");
 	__atomic_store_n(&sp->held, 0, __ATOMIC_RELEASE);
 	ASSERT_EQ(0, ut_wait(&c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	for (i = 0; (r = ut_sample(&self->s, handler, c.pid, i)); i++) {
 		kind = ut_user_stack(&self->s, r, &got);
 		/* An NMI may also interrupt an interrupt of the program. */

@@ -115,11 +115,7 @@ TEST_F(exec, old_stack)
 	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(7 << 8, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(7 << 8, ut_profile_child(&self->s, &self->c));
 
 	sample = ut_sample(&self->s, tp, self->c.pid, 0);
 	ASSERT_TRUE(ut_stack_is(&self->s, sample, &self->sh->st[0]));
@@ -165,11 +161,7 @@ TEST_F(exec, between_the_images)
 		event[i] = ut_add_function(&self->s, functions[i]);
 	event[3] = ut_add_tracepoint(&self->s, "sched", "sched_process_exec");
 	event[4] = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_execve");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(7 << 8, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(7 << 8, ut_profile_child(&self->s, &self->c));
 	for (i = 0; i < 5; i++) {
 		struct ut_rec *r;
 		unsigned int n;
@@ -197,11 +189,7 @@ TEST_F(exec, before_and_between)
 	tp[1] = ut_add_function(&self->s, "begin_new_exec");
 	tp[2] = ut_add_tracepoint(&self->s, "sched", "sched_process_exec");
 	tp[3] = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_execve");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(7 << 8, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(7 << 8, ut_profile_child(&self->s, &self->c));
 	enter = ut_sample(&self->s, tp[0], self->c.pid, 0);
 	EXPECT_TRUE(ut_stack_is(&self->s, enter, &self->sh->st[0]));
 	/* This is before the point of no return, so it is the same stack. */
@@ -222,11 +210,7 @@ TEST_F(exec, new_image)
 	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(7 << 8, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(7 << 8, ut_profile_child(&self->s, &self->c));
 	r = ut_sample(&self->s, tp, self->c.pid, 0);
 	ASSERT_NE(NULL, r);
 	EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
@@ -340,11 +324,7 @@ TEST_F_TIMEOUT(exec, nmi_at_the_point_of_no_return, 300)
 		ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit,
 				   false));
 		bp = ut_add_instruction(&self->s, addr);
-		ASSERT_EQ(0, ut_enable(&self->s));
-		ASSERT_EQ(0, ut_go(&self->c));
-		ASSERT_EQ(7 << 8, ut_wait(&self->c));
-		ut_disable(&self->s);
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(7 << 8, ut_profile_child(&self->s, &self->c));
 		r = ut_sample(&self->s, bp, self->c.pid, 0);
 		if (r) {
 			hits++;
@@ -408,8 +388,7 @@ TEST_F(exec, failed)
 	ASSERT_EQ(0, ut_go(&self->c));
 	ASSERT_EQ(0, ut_wait(&self->c));
 	ASSERT_EQ(0, self->sh->ret);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	for (i = 0; i < 4; i++) {
 		a = ut_sample(&self->s, enter, self->c.pid, i);
 		b = ut_sample(&self->s, exit, self->c.pid, i);
@@ -538,11 +517,7 @@ TEST_F(exec_threads, with_other_threads)
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true, false));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
 	sleep_tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(7 << 8, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(7 << 8, ut_profile_child(&self->s, &self->c));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, self->c.pid, 0),
 				&self->sh->st[0]));
 	for (i = 1; i <= 2; i++)
@@ -578,8 +553,7 @@ TEST_F(exec_threads, immediate_between_the_images)
 		ASSERT_EQ(0, ut_go(&self->c));
 		ASSERT_EQ(7 << 8, ut_wait(&self->c));
 		ASSERT_EQ(0, ut_write_sysctl(DEFER, 1));
-		ut_disable(&self->s);
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_stop(&self->s));
 		from = ut_sample(&self->s, begin, self->c.pid, 0);
 		to = ut_sample(&self->s, end, self->c.pid, 0);
 		ASSERT_NE(NULL, from);
@@ -612,10 +586,7 @@ static bool from_thread(struct ut_session *s, struct ut_child *c, struct shared 
 	if (ut_fork(c, fn, sh) || watch(s, c->pid, true, true, false))
 		return false;
 	event = ut_add_tracepoint(s, sys, name);
-	if (event < 0 || ut_enable(s) || ut_go(c) || ut_wait(c) != 7 << 8)
-		return false;
-	ut_disable(s);
-	return !ut_drain(s) && c->pid != sh->tid[0] &&
+	return ut_profile_child(s, c) == 7 << 8 && c->pid != sh->tid[0] &&
 	       ut_stack_is(s, ut_sample(s, event, sh->tid[0], 0), &sh->st[0]) &&
 	       !ut_check(s, 0);
 }

@@ -94,11 +94,7 @@ static void ladder_exit(void *arg)
 	ASSERT_EQ(0, ut_fork(&self->c, fn, self->sh));					\
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit));	\
 	ASSERT_LE(0, add);								\
-	ASSERT_EQ(0, ut_enable(&self->s));						\
-	ASSERT_EQ(0, ut_go(&self->c));							\
-	ASSERT_EQ(code, ut_wait(&self->c));						\
-	ut_disable(&self->s);								\
-	ASSERT_EQ(0, ut_drain(&self->s));						\
+	ASSERT_EQ(code, ut_profile_child(&self->s, &self->c));				\
 } while (0)
 
 TEST_F(exit, exit_group)
@@ -168,8 +164,7 @@ TEST_F(exit, fatal_signal)
 		ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
 		ASSERT_EQ(0, kill(self->c.pid, fatal[i]));
 		ASSERT_EQ(fatal[i], ut_wait(&self->c));
-		ut_disable(&self->s);
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_stop(&self->s));
 		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
 					&self->sh->st[0]));
 		EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -203,11 +198,7 @@ TEST_F(exit, fatal_fault)
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit));
 	ASSERT_LE(0, ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "signal", "signal_deliver"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(SIGSEGV, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(SIGSEGV, ut_profile_child(&self->s, &self->c));
 	for (i = 0; (r = ut_sample(&self->s, 0, self->c.pid, i)); i++) {
 		if (r->ip == (unsigned long)bad_access)
 			hit = r;
@@ -232,11 +223,7 @@ TEST_F(exit, sample_without_memory)
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "sched", "sched_process_exit"));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_exit_group"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(3 << 8, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(3 << 8, ut_profile_child(&self->s, &self->c));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 1, self->c.pid, 0),
 				&self->sh->st[0]));
 	r = ut_sample(&self->s, 0, self->c.pid, 0);
@@ -339,11 +326,7 @@ TEST_F(exit, exit_group_by_another_thread)
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep"));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_exit_group"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(5 << 8, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(5 << 8, ut_profile_child(&self->s, &self->c));
 	for (i = 0; i < 3; i++)
 		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, i / 2, self->sh->tid[i], 0),
 					&self->sh->st[i])) TH_LOG("thread %u", i);
@@ -378,8 +361,7 @@ TEST_F(exit, leader_before_last_thread)
 				&self->sh->st[0]));
 	ASSERT_EQ(0, kill(self->c.pid, SIGKILL));
 	ASSERT_EQ(SIGKILL, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	if (variant->inherit)
 		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 1, self->sh->tid[1], 0),
 					&self->sh->st[1]));
@@ -420,11 +402,7 @@ TEST_F(exit_inherited, thread_exits)
 	ASSERT_EQ(0, ut_fork(&self->c, thread_exits, self->sh));
 	ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_exit"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(0, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_child(&self->s, &self->c));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->sh->tid[1], 0),
 				&self->sh->st[1]));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -492,8 +470,7 @@ TEST_F(exit_inherited, core_dump_of_threads)
 	ASSERT_TRUE(WIFSIGNALED(status));
 	EXPECT_EQ(SIGQUIT, WTERMSIG(status));
 	EXPECT_TRUE(WCOREDUMP(status));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	for (i = 0; i < 3; i++)
 		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, i / 2, self->sh->tid[i], 0),
 					&self->sh->st[i])) TH_LOG("thread %d", i);

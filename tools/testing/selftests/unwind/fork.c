@@ -75,11 +75,7 @@ TEST_F(fork, fork)
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_fork");
 	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_fork");
 	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(0, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_child(&self->s, &self->c));
 
 	parent = ut_sample(&self->s, enter, self->c.pid, 0);
 	EXPECT_TRUE(ut_stack_is(&self->s, parent, &self->sh->st[0]));
@@ -111,11 +107,7 @@ TEST_F(fork, limit_of_the_parent)
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_fork");
 	self->s.opts.max_stack = 3;
 	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(0, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_child(&self->s, &self->c));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, self->c.pid, 0),
 				&self->sh->st[0]));
 	child = ut_sample(&self->s, ppid, self->sh->child, 0);
@@ -191,11 +183,7 @@ TEST_F(fork, vfork)
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_vfork");
 	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_vfork");
 	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(0, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_child(&self->s, &self->c));
 	parent = ut_sample(&self->s, enter, self->c.pid, 0);
 	EXPECT_TRUE(ut_stack_is(&self->s, parent, &self->sh->st[0]));
 	EXPECT_EQ(parent->cookie, ut_sample(&self->s, exit, self->c.pid, 0)->cookie);
@@ -244,11 +232,7 @@ TEST_F(fork, thread)
 	clone = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_clone");
 	task_tp = ut_add_tracepoint(&self->s, "task", "task_newtask");
 	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(0, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_child(&self->s, &self->c));
 	before = ut_sample(&self->s, clone3, self->c.pid, 0) ?:
 		 ut_sample(&self->s, clone, self->c.pid, 0);
 	made = ut_sample(&self->s, task_tp, self->c.pid, 0);
@@ -316,11 +300,7 @@ TEST_F(fork, storm)
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_clone"));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "task", "task_newtask"));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_exit_group"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(0, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_child(&self->s, &self->c));
 	for (i = 0; i < STORM; i++)
 		ASSERT_TRUE(ut_stack_is(&self->s,
 					ut_sample(&self->s, ppid, self->sh->storm[i], 0),

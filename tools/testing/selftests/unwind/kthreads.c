@@ -86,8 +86,7 @@ TEST_F(kthreads, threads_of_the_kernel)
 	ASSERT_EQ(0, ut_enable(&self->s));
 	sync();
 	usleep(500000);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	dir = opendir("/proc");
 	ASSERT_NE(NULL, dir);
 	while ((d = readdir(dir))) {
@@ -203,8 +202,7 @@ TEST_F(kthreads, io_uring_worker)
 	ASSERT_EQ(1, write(fds[1], "x", 1));
 	ASSERT_TRUE(completed(&r, 1));
 	usleep(100000);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	n = without_user_stack(&self->s, worker);
 	EXPECT_LT(0, n);
 	EXPECT_EQ(0, ut_check(&self->s, ut_allow_lost(&self->s)));
@@ -233,8 +231,7 @@ TEST_F(kthreads, io_uring_sqpoll)
 	ASSERT_TRUE(completed(&r, 1));
 	/* It polls some time before it sleeps. */
 	ASSERT_TRUE(ut_wait_state(poller, "S"));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	n = without_user_stack(&self->s, poller);
 	EXPECT_LT(0, n);
 	EXPECT_EQ(0, ut_check(&self->s, ut_allow_lost(&self->s)));

@@ -249,10 +249,7 @@ TEST_F(kvm, many_exits)
 	leave = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_ioctl");
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "kvm", "kvm_entry"));
 	exit = ut_add_tracepoint(&self->s, "kvm", "kvm_exit");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(7, run_twice, c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 7, run_twice, c));
 	for (i = 0; i < 2; i++)
 		ASSERT_EQ(0, c[i].ret);
 	ASSERT_EQ(KVM_EXIT_IO, self->vm.run->exit_reason);
@@ -277,10 +274,7 @@ TEST_F(kvm, sampled_at_the_entry)
 	ASSERT_EQ(0, vm_start(&self->vm, guest_exits));
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	entry = ut_add_tracepoint(&self->s, "kvm", "kvm_entry");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(7, run_twice, c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 7, run_twice, c));
 	EXPECT_TRUE(one_stack_a_run(&self->s, entry, c, false));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
@@ -294,10 +288,7 @@ TEST_F(kvm, sampled_by_nmi)
 	ASSERT_EQ(0, vm_start(&self->vm, guest_exits));
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	func = ut_add_function(&self->s, "kvm_emulate_cpuid");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(7, run_twice, c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 7, run_twice, c));
 	EXPECT_TRUE(one_stack_a_run(&self->s, func, c, true));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
@@ -634,8 +625,7 @@ TEST_F(kvm, worker_without_user_stack)
 	tid = worker();
 	ASSERT_NE(0, tid);
 	ASSERT_TRUE(wait_asleep(tid));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	for (i = 0; (r = ut_sample(&self->s, tp, tid, i)); i++)
 		EXPECT_EQ(UT_NO_STACK, ut_user_stack(&self->s, r, &got));
 	EXPECT_LT(0, i);

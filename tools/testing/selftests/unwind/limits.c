@@ -49,10 +49,7 @@ TEST_F(limits, sample_max_stack)
 
 		ASSERT_EQ(0, ut_open(&self->s, &opts));
 		tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-		ASSERT_EQ(0, ut_enable(&self->s));
-		ASSERT_EQ(0, ut_ladder(10, one_call, &st));
-		ut_disable(&self->s);
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_profile_ladder(&self->s, 10, one_call, &st));
 		r = ut_sample(&self->s, tp, 0, 0);
 		ASSERT_NE(NULL, r);
 		/* The limit counts neither marker and cookie nor a context. */
@@ -82,10 +79,7 @@ TEST_F(limits, two_events)
 			self->s.opts.max_stack = (i ^ order) ? 8 : 3;
 			ASSERT_EQ(i, ut_add_tracepoint(&self->s, "syscalls", tps[i]));
 		}
-		ASSERT_EQ(0, ut_enable(&self->s));
-		ASSERT_EQ(0, ut_ladder(10, one_call, &st));
-		ut_disable(&self->s);
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_profile_ladder(&self->s, 10, one_call, &st));
 		ASSERT_EQ(UT_DEFERRED,
 			  ut_user_stack(&self->s, ut_sample(&self->s, order ? 0 : 1, 0, 0), &got));
 		EXPECT_EQ(8, got.nr);
@@ -111,10 +105,7 @@ TEST_F(limits, two_outputs)
 		self->s.opts.max_stack = max[i];
 		ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
 	}
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(10, one_call, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 10, one_call, &st));
 	EXPECT_EQ(2, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
 	for (i = 0; i < self->s.nr_recs; i++) {
 		r = &self->s.rec[i];
@@ -150,8 +141,7 @@ TEST_F(limits, longest_record)
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ut_syscall_on((unsigned long)deep, (unsigned long)deep, __NR_getppid, 0, 0, 0);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	r = ut_sample(&self->s, 0, 0, 0);
 	ASSERT_NE(NULL, r);
 	r = ut_record_of(&self->s, gettid(), r->cookie);
@@ -187,8 +177,7 @@ TEST_F(limits, event_without_callchains)
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ut_syscall_on((unsigned long)deep, (unsigned long)deep, __NR_getppid, 0, 0, 0);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	r = ut_sample(&self->s, 0, 0, 0);
 	ASSERT_NE(NULL, r);
 	r = ut_record_of(&self->s, gettid(), r->cookie);
@@ -221,8 +210,7 @@ TEST_F(limits, longer_than_the_buffer)
 		usleep(1000);
 		ASSERT_EQ(0, ut_lost(&self->s, &samples, &others));
 	}
-	ASSERT_EQ(0, ut_disable(&self->s));
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	ASSERT_EQ(0, ut_lost(&self->s, &samples, &others));
 	EXPECT_EQ(1, ut_count_samples(&self->s, 0, c.pid));
 	EXPECT_EQ(0, samples);
@@ -273,10 +261,7 @@ TEST_F(limits, again_in_the_same_entry)
 			self->s.opts.max_stack = max[n][i];
 			ASSERT_EQ(i, ut_add_tracepoint(&self->s, "syscalls", tps[i]));
 		}
-		ASSERT_EQ(0, ut_enable(&self->s));
-		ASSERT_EQ(0, ut_ladder(10, nap, &st));
-		ut_disable(&self->s);
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_profile_ladder(&self->s, 10, nap, &st));
 		for (i = 0; i < 2; i++) {
 			r[i] = ut_sample(&self->s, i, 0, 0);
 			ASSERT_NE(NULL, r[i]);
@@ -307,10 +292,7 @@ TEST_F(limits, sysctl)
 		ASSERT_EQ(0, ut_write_sysctl(MAX_STACK, max[i])) TH_LOG("%s", strerror(errno));
 		ASSERT_EQ(0, ut_open(&self->s, &opts));
 		tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-		ASSERT_EQ(0, ut_enable(&self->s));
-		ASSERT_EQ(0, ut_ladder(300, one_call, &st));
-		ut_disable(&self->s);
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_profile_ladder(&self->s, 300, one_call, &st));
 		ASSERT_EQ(UT_DEFERRED,
 			  ut_user_stack(&self->s, ut_sample(&self->s, tp, 0, 0), &got));
 		EXPECT_EQ(max[i] < st.nr ? max[i] : st.nr, got.nr) TH_LOG("max %d", max[i]);

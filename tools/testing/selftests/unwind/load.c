@@ -396,8 +396,7 @@ TEST_F_TIMEOUT(plugged, while_recording, 200)
 	}
 	sh->stop = 1;
 	ASSERT_EQ(0, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 
 	/* The buffers have room for all records. */
 	EXPECT_EQ(0, self->s.lost);

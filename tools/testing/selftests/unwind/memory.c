@@ -159,8 +159,7 @@ TEST_F_TIMEOUT(memory, sampled_once, 240)
 	before = kernel_memory();
 	ASSERT_EQ(0, let_go(&self->t));
 	after = kernel_memory();
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_EQ(self->t.nr, ut_count(&self->s, PERF_RECORD_SAMPLE, 0));
 	EXPECT_EQ(self->t.nr, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
 	TH_LOG("%d threads: %ld KiB before, %ld KiB after", self->t.nr, before, after);
@@ -191,8 +190,7 @@ TEST_F_TIMEOUT(memory, asleep_in_the_sampled_call, 240)
 	EXPECT_EQ(self->t.nr, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, 0));
 	TH_LOG("%d threads: %ld KiB before, %ld KiB after", self->t.nr, before, after);
 	EXPECT_LT(after - before, ALLOWED);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 

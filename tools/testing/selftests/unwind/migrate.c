@@ -92,8 +92,7 @@ TEST_F(migrate, in_the_entry)
 		ASSERT_EQ(0, ut_enable(&self->s));
 		move_to(&m, self->cpus[to]);
 		ASSERT_EQ(0, m.ret);
-		ASSERT_EQ(0, ut_disable(&self->s));
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_stop(&self->s));
 		a = ut_sample(&self->s, enter, gettid(), 0);
 		b = ut_sample(&self->s, exit, gettid(), 0);
 		ASSERT_NE(NULL, a);
@@ -243,8 +242,7 @@ TEST_F(migrate_threads, all_around)
 	pthread_barrier_wait(&barrier);
 	for (i = 0; i < THREADS; i++)
 		ASSERT_EQ(0, pthread_join(t[i].id, NULL));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	for (i = 0; i < THREADS; i++) {
 		ASSERT_EQ(ROUNDS, ut_count_samples(&self->s, ppid, t[i].tid));
 		ASSERT_EQ(ROUNDS, ut_count_samples(&self->s, affinity, t[i].tid));
@@ -364,8 +362,7 @@ static void cpu_goes(struct __test_metadata *_metadata, struct ut_session *s,
 	}
 	ASSERT_EQ(1, write(h->pipe[1], "x", 1));
 	ASSERT_EQ(0, ut_wait(c));
-	ut_disable(s);
-	ASSERT_EQ(0, ut_drain(s));
+	ASSERT_EQ(0, ut_stop(s));
 	r = ut_sample(s, exit, c->pid, 0);
 	EXPECT_EQ(which == THE_ONE, !r);
 	if (r)
@@ -449,8 +446,7 @@ TEST_F(hotplug, cookies_across_hotplug)
 	}
 	ASSERT_EQ(0, kill(self->c.pid, SIGKILL));
 	ASSERT_EQ(SIGKILL, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	samples = ut_count_samples(&self->s, tp, self->c.pid);
 	EXPECT_LT(10, samples);
 	/* Each sample is of another system call. */

@@ -159,8 +159,7 @@ TEST_F(openers, opener_is_gone)
 	s.event[0].id[0] = o->id;
 	ASSERT_EQ(0, ut_enable(&s));
 	round_of(self->t);
-	ut_disable(&s);
-	ASSERT_EQ(0, ut_drain(&s));
+	ASSERT_EQ(0, ut_stop(&s));
 	EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, 0, self->t->pid, 0), &self->t->ppid));
 	EXPECT_EQ(0, ut_check(&s, 0));
 	ut_close(&s);
@@ -224,8 +223,7 @@ static int reborn(const char *words)
 	/* The mapping is gone with the old image, so the redirection to it is gone, too. */
 	if (ioctl(s.event[0].fd[0], PERF_EVENT_IOC_SET_OUTPUT, s.ring[0].fd) ||
 	    ut_add_tracepoint(&s, "syscalls", "sys_enter_getuid") != 1 || ut_enable(&s) ||
-	    ut_write_all(from, &byte, 1) || ut_read_all(to, &byte, 1) || ut_disable(&s) ||
-	    ut_drain(&s))
+	    ut_write_all(from, &byte, 1) || ut_read_all(to, &byte, 1) || ut_stop(&s))
 		return 105;
 	for (e = 0; e < 2; e++) {
 		/* ut_syscall(), target_calls(), the rungs, and the two at the bottom. */
@@ -290,8 +288,7 @@ TEST_F(openers, opened_by_a_thread)
 	late = ut_add_tracepoint(&s, "syscalls", "sys_enter_getuid");
 	ASSERT_EQ(0, ut_enable(&s));
 	round_of(self->t);
-	ut_disable(&s);
-	ASSERT_EQ(0, ut_drain(&s));
+	ASSERT_EQ(0, ut_stop(&s));
 	EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, 0, self->t->pid, 0), &self->t->ppid));
 	EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, late, self->t->pid, 0), &self->t->uid));
 	EXPECT_EQ(0, ut_check(&s, 0));
@@ -486,10 +483,8 @@ TEST_F(handed_over, records)
 		usleep(1000);
 	child = self->f->child;
 	ASSERT_TRUE(ut_wait_state(child, "S"));
-	ut_disable(s);
-	ut_disable(&own);
-	ASSERT_EQ(0, ut_drain(s));
-	ASSERT_EQ(0, ut_drain(&own));
+	ASSERT_EQ(0, ut_stop(s));
+	ASSERT_EQ(0, ut_stop(&own));
 	EXPECT_TRUE(ut_stack_is(s, ut_sample(s, 0, child, 0), &self->f->ppid));
 	EXPECT_TRUE(ut_stack_is(s, ut_sample(s, 1, child, 0), &self->f->read));
 	EXPECT_TRUE(ut_stack_is(&own, ut_sample(&own, 0, child, 0), &self->f->uid));

@@ -155,9 +155,7 @@ static unsigned int records_between(struct ut_session *s, const struct ut_rec *s
 /* End the session, and check all of its records. */
 static int end(struct ut_session *s)
 {
-	if (ut_disable(s) || ut_drain(s))
-		return -1;
-	return ut_check(s, 0);
+	return ut_stop(s) ?: ut_check(s, 0);
 }
 
 enum {
@@ -609,8 +607,7 @@ TEST(all_at_once)
 	for (round = 0; round < 30; round++) {
 		ASSERT_EQ(0, ut_enable(&s));
 		usleep(1000 + rand() % 20000);
-		ASSERT_EQ(0, ut_disable(&s));
-		ASSERT_EQ(0, ut_drain(&s));
+		ASSERT_EQ(0, ut_stop(&s));
 		samples += ut_count_samples(&s, -1, 0);
 		ASSERT_EQ(0, ut_check(&s, ut_allow_lost(&s))) TH_LOG("round %u", round);
 		ut_forget(&s);

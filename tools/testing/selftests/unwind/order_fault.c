@@ -187,8 +187,7 @@ TEST_F(fault, brought)
 	EXPECT_TRUE(ut_stack_is(&self->s, self->sample, expected(false)));
 	EXPECT_EQ('D', ut_task_state(self->c.pid));
 	serve(self->fuse, self->task);
-	ASSERT_EQ(0, ut_disable(&self->s));
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, self->enter, self->c.pid, 0),
 				expected(true)));
 	EXPECT_LE(1, count_records(&self->s, self->c.pid, cookie, 2));
@@ -212,8 +211,7 @@ TEST_F(fault, brought_elsewhere)
 	EXPECT_EQ(self->cpus[0], self->sample->cpu);
 	ASSERT_EQ(0, pin_to(self->c.pid, self->cpus[1]));
 	serve(self->fuse, self->task);
-	ASSERT_EQ(0, ut_disable(&self->s));
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	r = ut_sample(&self->s, self->enter, self->c.pid, 0);
 	EXPECT_TRUE(ut_stack_is(&self->s, r, expected(true)));
 	r = ut_record_of(&self->s, self->c.pid, r->cookie);
@@ -245,8 +243,7 @@ TEST_F(fault, enabled_again)
 	ASSERT_EQ(0, ut_disable(&self->s));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	serve(self->fuse, self->task);
-	ASSERT_EQ(0, ut_disable(&self->s));
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, self->enter, self->c.pid, 0),
 				expected(true)));
 	EXPECT_EQ(1, count_records(&self->s, self->c.pid, cookie, 3));
@@ -264,8 +261,7 @@ TEST_F(fault, closed_meanwhile)
 	ASSERT_EQ(0, ut_enable(&self->s));
 	serve(self->fuse, self->task);
 	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
-	ASSERT_EQ(0, ut_disable(&self->s));
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_EQ(1, ut_count_samples(&self->s, 0, self->c.pid));
 	/* It may get a record with a cookie of the old session. */
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_FOREIGN));
@@ -276,8 +272,7 @@ TEST_F(fault, killed)
 {
 	ASSERT_EQ(0, kill(self->c.pid, SIGKILL));
 	ASSERT_EQ(SIGKILL, ut_wait(&self->c));
-	ASSERT_EQ(0, ut_disable(&self->s));
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, self->enter, self->c.pid, 0),
 				expected(false)));
 	EXPECT_EQ(1, ut_count(&self->s, PERF_RECORD_EXIT, self->c.pid));

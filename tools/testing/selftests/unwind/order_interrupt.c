@@ -232,8 +232,7 @@ TEST_F(interrupt, between_request_and_sample)
 			ASSERT_EQ(0, ioctl(output, PERF_EVENT_IOC_ENABLE, 0));
 		}
 		wait_for_calls(self->caller, 1);
-		ASSERT_EQ(0, ut_disable(&self->s));
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_stop(&self->s));
 		for (i = 0; (r = ut_sample(&self->s, 0, self->c.pid, i)); i++) {
 			ASSERT_TRUE(ut_stack_is(&self->s, r, &self->want)) TH_LOG("sample %u", i);
 			rec = ut_record_of(&self->s, self->c.pid, r->cookie);
@@ -290,8 +289,7 @@ TEST_F_TIMEOUT(interrupt, disable_in_the_walk, 200)
 		/* Wait for another time in each round, to hit another point of the walk. */
 		for (spin = round * 997 % 20000; spin; spin--)
 			asm volatile("" : : : "memory");
-		ASSERT_EQ(0, ut_disable(&self->s));
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_stop(&self->s));
 		ASSERT_TRUE(all_whole(&self->s, self->c.pid, 0, &samples))
 			TH_LOG("round %u", round);
 		ut_forget(&self->s);
@@ -324,8 +322,7 @@ TEST_F_TIMEOUT(interrupt, hand_out_in_the_walk, 200)
 			ASSERT_EQ(0, ioctl(output, PERF_EVENT_IOC_ENABLE, 0));
 		}
 		wait_for_calls(self->caller, 1);
-		ASSERT_EQ(0, ut_disable(&self->s));
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_stop(&self->s));
 		/* Some records come before their samples. */
 		ASSERT_TRUE(all_whole(&self->s, self->c.pid, UT_ALLOW_EARLY, &samples))
 			TH_LOG("round %u", round);
@@ -383,8 +380,7 @@ TEST_F_TIMEOUT(interrupt, preemption_in_the_walk, 200)
 		ASSERT_EQ(0, ut_enable(&self->s));
 		allow_calls(self->caller, 60);
 		wait_for_calls(self->caller, 10);
-		ASSERT_EQ(0, ut_disable(&self->s));
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_stop(&self->s));
 		ASSERT_TRUE(all_whole(&self->s, self->c.pid, 0, &samples))
 			TH_LOG("round %u", round);
 		ut_forget(&self->s);

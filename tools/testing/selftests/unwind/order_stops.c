@@ -256,8 +256,7 @@ TEST(frozen_again_and_again)
 		r = ut_sample(&s, -1, c.pid, nr - 1);
 		EXPECT_TRUE(ut_allow_lost(&s) || ut_stack_is(&s, r, &sh->st))
 			TH_LOG("round %u", i);
-		ASSERT_EQ(0, ut_disable(&s));
-		ASSERT_EQ(0, ut_drain(&s));
+		ASSERT_EQ(0, ut_stop(&s));
 		EXPECT_EQ(0, ut_check(&s, ut_allow_lost(&s)))
 			TH_LOG("round %u", i);
 		ut_forget(&s);

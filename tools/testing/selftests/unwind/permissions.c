@@ -173,10 +173,7 @@ static void profile_self(void *arg)
 	if (become_nobody(false) || ut_open(&s, &opts) ||
 	    ut_add_software(&s, PERF_COUNT_SW_PAGE_FAULTS, 1) < 0)
 		return;
-	ut_enable(&s);
-	ut_ladder(6, touch, o);
-	ut_disable(&s);
-	if (ut_drain(&s))
+	if (ut_profile_ladder(&s, 6, touch, o))
 		return;
 	for (i = 0; (r = ut_sample(&s, 0, 0, i)); i++) {
 		for (k = 0; k < r->nr; k++) {

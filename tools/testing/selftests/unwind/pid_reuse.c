@@ -155,8 +155,7 @@ TEST_F(pid_reuse, one_after_the_other)
 	ASSERT_EQ(0, self->sh->err) TH_LOG("clone3: %s", strerror(self->sh->err));
 	while (ut_task_state(self->c.pid) != 'Z')
 		usleep(1000);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_TRUE(in_order(&self->s, self->ppid, self->sh, 0, 1));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
@@ -183,8 +182,7 @@ TEST_F(pid_reuse, after_one_that_was_killed)
 	}
 	while (ut_task_state(self->c.pid) != 'Z')
 		usleep(1000);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_TRUE(in_order(&self->s, self->pause, self->sh, 0, 2));
 	EXPECT_TRUE(in_order(&self->s, self->ppid, self->sh, 1, 2));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -214,8 +212,7 @@ TEST_F(pid_reuse, read_asleep)
 		EXPECT_TRUE(ut_wait_state(self->sh->pid, "S"));
 		__atomic_store_n(&self->sh->kill, i + 1, __ATOMIC_RELEASE);
 	}
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 

@@ -79,8 +79,7 @@ static void profile(void *arg)
 	p->ready = 1;
 	if (ut_read_all(p->go[0], &byte, 1))
 		return;
-	ut_disable(&s);
-	if (ut_drain(&s))
+	if (ut_stop(&s))
 		return;
 	for (i = 0; (r = ut_sample(&s, 0, p->t->pid, i)); i++) {
 		p->samples++;

@@ -73,10 +73,7 @@ TEST_F(signals, sample_at_delivery)
 	set_handler(SIGUSR1, 0);
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	tp = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(6, kill_self, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 6, kill_self, &st));
 	ASSERT_EQ(1, handlers);
 	ASSERT_EQ(1, ut_count_samples(&self->s, tp, 0));
 	EXPECT_TRUE(ut_has_stack_or_none(&self->s, ut_sample(&self->s, tp, 0, 0), &st));
@@ -107,10 +104,7 @@ TEST_F(signals, delivery_belongs_to_the_entry)
 	 * sample would be immediate.
 	 */
 	ASSERT_EQ(0, ut_fifo());
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(6, kill_self, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 6, kill_self, &st));
 
 	first = ut_sample(&self->s, tp[0], 0, 0);
 	for (i = 0; i < ARRAY_SIZE(tps); i++) {
@@ -145,10 +139,7 @@ TEST_F(signals, sigreturn)
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_rt_sigreturn");
 	raw = ut_add_tracepoint(&self->s, "raw_syscalls", "sys_exit");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(6, kill_self, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 6, kill_self, &st));
 
 	enter = ut_sample(&self->s, tp, 0, 0);
 	ASSERT_NE(NULL, enter);
@@ -182,10 +173,7 @@ TEST_F(signals, after_sigreturn)
 	set_handler(SIGUSR1, 0);
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	raw = ut_add_tracepoint(&self->s, "raw_syscalls", "sys_exit");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(6, kill_self, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 6, kill_self, &st));
 	for (i = 0; (r = ut_sample(&self->s, raw, 0, i)); i++) {
 		if (ut_user_stack(&self->s, r, &got) == UT_DEFERRED && got.nr == st.nr &&
 		    !memcmp(got.ip, st.ip, st.nr * sizeof(st.ip[0])))
@@ -207,10 +195,7 @@ TEST_F(signals, nested)
 	kill_tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_kill");
 	deliver = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
 	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(6, hup_self, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 6, hup_self, &st));
 	ASSERT_EQ(2, handlers);
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, kill_tp, 0, 0), &st));
 	EXPECT_TRUE(ut_has_stack(&self->s, ut_sample(&self->s, deliver, 0, 0), &st));
@@ -250,10 +235,7 @@ TEST_F(signals, two_at_once)
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_rt_sigprocmask");
 	deliver = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(6, two_blocked, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 6, two_blocked, &st));
 	ASSERT_EQ(2, handlers);
 	/* The C library has made the first call. */
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, 0, 1), &st));
@@ -316,8 +298,7 @@ TEST_F(altstack, frames)
 	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ut_switch_stack(kill_self, &st, (variant->above ? mem : mem + size) + size - 64);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	ASSERT_EQ(1, handlers);
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, 0, 0), &st));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, ppid, 0, 0), &in_handler[0]));
@@ -356,9 +337,8 @@ TEST_F(signals, interrupted_sleep)
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&sender));
 	ASSERT_EQ(0, ut_ladder(6, sleep_until_alarm, &st));
-	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_stop(&self->s));
 	ASSERT_EQ(0, ut_wait(&sender));
-	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_EQ(1, handlers);
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, 0, 0), &st));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, exit, 0, 0), &st));
@@ -385,9 +365,8 @@ TEST_F(signals, interrupted_in_the_delivery)
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&sender));
 	ASSERT_EQ(0, ut_ladder(6, sleep_until_alarm, &st));
-	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_stop(&self->s));
 	ASSERT_EQ(0, ut_wait(&sender));
-	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_EQ(1, handlers);
 	ASSERT_EQ(1, ut_count_samples(&self->s, func, 0));
 	EXPECT_TRUE(ut_has_stack_or_none(&self->s, ut_sample(&self->s, func, 0, 0), &st));
@@ -450,9 +429,8 @@ TEST_F(signals, restarted_behind_the_handler)
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&sender));
 	ASSERT_EQ(0, ut_ladder(6, read_refilled, &st));
-	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_stop(&self->s));
 	ASSERT_EQ(0, ut_wait(&sender));
-	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_EQ(1, handlers);
 	deliver = ut_sample(&self->s, tp, 0, 0);
 	ASSERT_TRUE(ut_has_stack_or_none(&self->s, deliver, &st));
@@ -513,8 +491,7 @@ TEST_F(signals, restarted_after_a_stop)
 	ASSERT_TRUE(ut_wait_state(c.pid, "S"));
 	ASSERT_EQ(0, kill(c.pid, SIGKILL));
 	ASSERT_EQ(SIGKILL, ut_wait(&c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	for (i = 0; (r = ut_sample(&self->s, mask, c.pid, i)); i++) {
 		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got)) TH_LOG("sample %u", i);
 		if (got.nr && got.ip[0] == st->ip[0] - 2)
@@ -542,10 +519,7 @@ TEST_F(signals, fault_between_two)
 	faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
 	/* This runs before the second delivery, if task work is pending. */
 	work = ut_add_function(&self->s, "task_work_run");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(6, two_blocked, &st));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 6, two_blocked, &st));
 	ASSERT_EQ(2, handlers);
 	for (i = 0; (r = ut_sample(&self->s, faults, 0, i)); i++) {
 		if (ut_user_stack(&self->s, r, &got) == UT_DEFERRED && ut_same_stack(&got, &st))

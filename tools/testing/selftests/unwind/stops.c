@@ -92,8 +92,7 @@ TEST_F(stops, seccomp_kill)
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
 	ASSERT_EQ(SIGSYS, ut_wait(&self->c) & 0x7f);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_EQ(0, self->sh->returned);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 	EXPECT_TRUE(ut_has_stack(&self->s, ut_sample(&self->s, tp, self->c.pid, 0),
@@ -140,8 +139,7 @@ TEST_F(stops, core_dump)
 	ASSERT_TRUE(WIFSIGNALED(status));
 	EXPECT_TRUE(WCOREDUMP(status));
 	unlink("/tmp/core.unwind_test");
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, self->c.pid, 0),
 				&self->sh->st));
 	EXPECT_TRUE(ut_has_stack(&self->s, ut_sample(&self->s, deliver, self->c.pid, 0),
@@ -235,8 +233,7 @@ TEST_F(stops, tracer_writes_registers)
 	EXPECT_EQ(0, WEXITSTATUS(status));
 	self->c.pid = 0;
 	ASSERT_EQ(1, stops);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, enter, 0, 0), &got));
 	EXPECT_TRUE(ut_same_stack(&got, &self->sh->st));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, exit, 0, 0), &self->sh->st2));
@@ -280,8 +277,7 @@ static void between_two_samples(struct __test_metadata *_metadata, struct ut_ses
 	}
 	EXPECT_EQ(0, WEXITSTATUS(status));
 	c->pid = 0;
-	ut_disable(s);
-	ASSERT_EQ(0, ut_drain(s));
+	ASSERT_EQ(0, ut_stop(s));
 	behind = ut_sample(s, enter, 0, 0);
 	ASSERT_NE(NULL, behind);
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(s, behind, &got));
@@ -356,8 +352,7 @@ TEST_F(stops, tracer_behind_an_nmi_of_a_signal)
 	status = resume(self->c.pid, PTRACE_CONT);
 	ASSERT_TRUE(WIFEXITED(status));
 	self->c.pid = 0;
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	for (i = 0; (r = ut_sample(&self->s, stop, 0, i)); i++)
 		whole += ut_user_stack(&self->s, r, &got) == UT_DEFERRED &&
 			 got.nr == self->sh->st.nr &&
@@ -410,8 +405,7 @@ TEST_F(stops, stopped_and_continued)
 	ASSERT_EQ(1, write(self->sh->pipe[1], "x", 1));
 	ASSERT_EQ(0, ut_wait(&self->c));
 	self->c.pid = 0;
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	/* Each entry has the same stack. */
 	for (i = 0; i < ut_count_samples(&self->s, enter, 0); i++)
 		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, 0, i),

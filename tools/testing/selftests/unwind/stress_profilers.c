@@ -446,8 +446,7 @@ void session(void)
 		p->quiet = true;
 	}
 	if (rnd(3)) {
-		ut_disable(&p->s);
-		if (ut_drain(&p->s))
+		if (ut_stop(&p->s))
 			add(&tot->bad, 1);
 		account(p, true);
 		add(&tot->ended, 1);

@@ -122,10 +122,7 @@ TEST_F(sysctl, turned_off_while_pending)
 	ASSERT_EQ(1, ut_add_tracepoint(&self->s, "syscalls", "sys_exit_write"));
 	defer_fd = open(DEFER, O_WRONLY | O_CLOEXEC);
 	ASSERT_LE(0, defer_fd);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(6, turn_off, &st));
-	ASSERT_EQ(0, ut_disable(&self->s));
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 6, turn_off, &st));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, 0, 0), &st));
 	/* The next sample of the entry comes after the turn-off. */
 	r = ut_sample(&self->s, 1, 0, 0);

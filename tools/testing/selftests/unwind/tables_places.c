@@ -193,8 +193,7 @@ TEST_F(places, preempted)
 		usleep(10000);
 		ASSERT_EQ(0, ut_drain(&self->s));
 	} while (preemptions(&self->s) < PREEMPTIONS);
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	for (i = 0; (r = ut_sample(&self->s, 0, self->c.pid, i)); i++)
 		EXPECT_TRUE(ut_stack_is(&self->s, r, &self->sh->st[0])) TH_LOG("call %u", i);
 	EXPECT_LE(PREEMPTIONS, i);
@@ -207,8 +206,7 @@ static void last_call(struct __test_metadata *_metadata, FIXTURE_DATA(places) * 
 {
 	go(_metadata, self);
 	ASSERT_EQ(7 << 8, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, event, self->c.pid, 0),
 				&self->sh->st[0]));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -282,11 +280,7 @@ TEST_F(places, moved)
 	opts.pid = open(group, O_RDONLY | O_CLOEXEC);
 	ASSERT_EQ(0, ut_open(&self->s, &opts)) TH_LOG("CONFIG_CGROUP_PERF?");
 	ASSERT_EQ(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_write"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(0, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_child(&self->s, &self->c));
 	EXPECT_EQ(1, ut_count_samples(&self->s, 0, self->c.pid));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
 				&self->sh->st[0]));
@@ -304,8 +298,7 @@ TEST_F(places, moved)
 static void expect_two(struct __test_metadata *_metadata, FIXTURE_DATA(places) * self)
 {
 	ASSERT_EQ(0, ut_wait(&self->c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_EQ(3, ut_count_samples(&self->s, -1, 0));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
 				&self->sh->st[0]));
@@ -422,8 +415,7 @@ TEST_F(places, uretprobes)
 		ASSERT_EQ(4, depth);
 		ASSERT_EQ(0, ut_enable(&self->s));
 		ladder_call(self->sh);
-		ut_disable(&self->s);
-		ASSERT_EQ(0, ut_drain(&self->s));
+		ASSERT_EQ(0, ut_stop(&self->s));
 		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, 0, 0), &want))
 			TH_LOG("round %u", round);
 		/* They were pending: each function has returned through its probe. */

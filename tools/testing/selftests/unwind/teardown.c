@@ -123,8 +123,7 @@ TEST_F_TIMEOUT(teardown, with_work_pending, 280)
 			usleep(1000);
 			ASSERT_EQ(0, ut_drain(&s));
 		} while (!ut_count(&s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
-		ut_disable(&s);
-		ASSERT_EQ(0, ut_drain(&s));
+		ASSERT_EQ(0, ut_stop(&s));
 		EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, 0, self->c.pid, 0), &self->t->ppid));
 		/* The events may be disabled between a request and its sample. */
 		EXPECT_EQ(0, ut_check(&s, UT_ALLOW_EARLY | ut_allow_lost(&s)));
@@ -156,8 +155,7 @@ TEST_F_TIMEOUT(teardown, disabled_while_it_runs, 280)
 		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_exit_getuid"));
 		ASSERT_EQ(0, ut_enable(&s));
 		usleep(round / 3 * 50);
-		ut_disable(&s);
-		ASSERT_EQ(0, ut_drain(&s));
+		ASSERT_EQ(0, ut_stop(&s));
 		/* A full buffer can have room for a sample and none for its record. */
 		lost = ut_allow_lost(&s);
 		for (i = 0; (r = ut_sample(&s, -1, self->c.pid, i)); i++)
@@ -207,8 +205,7 @@ TEST_F_TIMEOUT(teardown, task_dies, 200)
 			ut_wait(&c);
 		} else {
 			ut_wait(&c);
-			ut_disable(&s);
-			ASSERT_EQ(0, ut_drain(&s));
+			ASSERT_EQ(0, ut_stop(&s));
 			EXPECT_EQ(0, ut_check(&s, ut_allow_lost(&s)));
 			ut_close(&s);
 		}

@@ -140,6 +140,11 @@ int ut_ladder(unsigned int depth, ut_fn fn, void *arg)
 	return 0;
 }
 
+int ut_profile_ladder(struct ut_session *s, unsigned int depth, ut_fn fn, void *arg)
+{
+	return ut_enable(s) || ut_ladder(depth, fn, arg) || ut_stop(s) ? -1 : 0;
+}
+
 bool ut_is_ladder(const struct ut_stack *st, unsigned int depth, unsigned int above)
 {
 	unsigned int i;

@@ -201,6 +201,16 @@ int ut_wait_gone(struct ut_child *c)
 	return info.si_pid ? ut_wait(c) : -1;
 }
 
+int ut_profile_child(struct ut_session *s, struct ut_child *c)
+{
+	int status;
+
+	if (ut_enable(s) || ut_go(c))
+		return -1;
+	status = ut_wait(c);
+	return ut_stop(s) ? -1 : status;
+}
+
 int ut_task_state(pid_t tid)
 {
 	char path[64], buf[512], *p;

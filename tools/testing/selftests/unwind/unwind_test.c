@@ -491,6 +491,11 @@ int ut_drain(struct ut_session *s)
 	return err;
 }
 
+int ut_stop(struct ut_session *s)
+{
+	return ut_disable(s) || ut_drain(s) ? -1 : 0;
+}
+
 static int add_lost(int fd, __u64 *lost)
 {
 	__u64 val[2];

@@ -168,6 +168,8 @@ int ut_add_probe(struct ut_session *s, const char *pmu, const char *where, __u64
 int ut_enable(struct ut_session *s);
 int ut_disable(struct ut_session *s);
 int ut_drain(struct ut_session *s);
+/* Disable all events, then read the buffers. */
+int ut_stop(struct ut_session *s);
 /* The kernel's counts of lost records, of the sampling events and of the tracking event. */
 int ut_lost(struct ut_session *s, __u64 *samples, __u64 *others);
 void ut_forget(struct ut_session *s);
@@ -273,6 +275,8 @@ typedef void (*ut_fn)(void *arg);
 void ut_switch_stack(ut_fn fn, void *arg, void *sp);
 /* Call @fn through @depth known functions, on a stack with a frame pointer of 0 at its bottom. */
 int ut_ladder(unsigned int depth, ut_fn fn, void *arg);
+/* The same from ut_enable() to ut_stop(). */
+int ut_profile_ladder(struct ut_session *s, unsigned int depth, ut_fn fn, void *arg);
 /* Has this stack the @depth known functions in order, with @above frames above them? */
 bool ut_is_ladder(const struct ut_stack *st, unsigned int depth, unsigned int above);
 
@@ -347,6 +351,8 @@ pid_t ut_start_32(int *in, int *out);
 int ut_write_all(int fd, const void *buf, size_t size);
 int ut_wait(struct ut_child *c);	/* returns the status of waitpid() */
 int ut_wait_gone(struct ut_child *c);	/* the same, or -1 after ten seconds */
+/* Let the child run from ut_enable() to its end, then ut_stop(). Returns like ut_wait(). */
+int ut_profile_child(struct ut_session *s, struct ut_child *c);
 
 /*
  * The state letter of /proc/PID/stat. ut_wait_state() waits until a task has one of the

@@ -106,10 +106,7 @@ TEST_F(uprobes, return_probes_pending)
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	ASSERT_LE(0, add_probe(&self->s, inner, true));
 	ASSERT_LE(0, add_probe(&self->s, middle, true));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(4, outer, &again));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	/* The probes were pending: the program itself saw the trampoline. */
 	ASSERT_NE(want.ip[2], st.ip[2]);
 	ASSERT_EQ(st.ip[2], st.ip[3]);
@@ -126,10 +123,7 @@ TEST_F(uprobes, sample_of_a_return_probe)
 	unsigned int i;
 
 	ret = add_probe(&self->s, inner, true);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(4, outer, &again));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	r = ut_sample(&self->s, ret, 0, 0);
 	ASSERT_NE(NULL, r);
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
@@ -271,10 +265,7 @@ TEST_F(pending, at_the_return)
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	ASSERT_EQ(0, probe_all(&self->s, variant->probed));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(4, variant->fn, NULL));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, variant->fn, NULL));
 	/* The probes were pending: the program itself saw the trampoline. */
 	ASSERT_NE(want.ip[variant->first], st.ip[variant->first]);
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, 0, 0), &want));
@@ -341,10 +332,7 @@ TEST_F(uprobes, around_the_handler)
 	behind = ut_add_function(&self->s, "task_work_run");
 	probe = add_probe(&self->s, middle, false);
 	ASSERT_LE(0, probe);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(4, outer, &again));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	ASSERT_LE(1, ut_count_samples(&self->s, before, 0));
 	EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, before, 0, 0), &got));
 	EXPECT_TRUE(ut_has_stack(&self->s, ut_sample(&self->s, probe, 0, 0), &entered));
@@ -363,10 +351,7 @@ TEST_F(uprobes, interrupted_in_the_handler)
 
 	func = ut_add_function(&self->s, "perf_tp_event");
 	ASSERT_LE(0, add_probe(&self->s, middle, false));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(4, outer, &again));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	ASSERT_EQ(1, ut_count_samples(&self->s, func, 0));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, func, 0, 0), &entered));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -380,10 +365,7 @@ TEST_F(uprobes, interrupted_in_the_handler_of_a_return)
 
 	func = ut_add_function(&self->s, "perf_tp_event");
 	ret = add_probe(&self->s, middle, true);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(4, outer, &again));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	ASSERT_EQ(1, ut_count_samples(&self->s, ret, 0));
 	ASSERT_EQ(1, ut_count_samples(&self->s, func, 0));
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, ret, 0, 0), &want));
@@ -411,10 +393,7 @@ TEST_F(uprobes, around_the_handler_of_a_return)
 	ASSERT_LE(0, ret);
 	snprintf(filter, sizeof(filter), "id == %d", NR_URETPROBE);
 	ASSERT_EQ(0, ioctl(self->s.event[enter].fd[0], PERF_EVENT_IOC_SET_FILTER, filter));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(4, outer, &again));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	ASSERT_EQ(1, ut_count_samples(&self->s, enter, 0));
 	ASSERT_EQ(1, ut_count_samples(&self->s, ret, 0));
 	before = ut_sample(&self->s, enter, 0, 0);
@@ -448,10 +427,7 @@ TEST_F(uprobes, interrupted_before_the_handler_of_a_return)
 	func = ut_add_function(&self->s, "arch_uretprobe_is_alive");
 	ASSERT_LE(0, add_probe(&self->s, outer, true));
 	ASSERT_LE(0, add_probe(&self->s, middle, true));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(4, outer, &again));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	/* It is called when middle() is entered, and when it returns. */
 	ASSERT_EQ(2, ut_count_samples(&self->s, func, 0));
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, func, 0, 1), &got));
@@ -469,10 +445,7 @@ TEST_F(uprobes, first_instruction)
 
 	probe = add_probe(&self->s, middle, false);
 	ASSERT_LE(0, probe);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(4, outer, &again));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	ASSERT_EQ(1, ut_count_samples(&self->s, probe, 0));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, probe, 0, 0), &entered));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -489,10 +462,7 @@ TEST_F(uprobes, first_instruction_with_return_probes)
 	ASSERT_LE(0, add_probe(&self->s, middle, true));
 	probe = add_probe(&self->s, inner, false);
 	ASSERT_LE(0, probe);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(4, outer, &again));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	ASSERT_EQ(1, ut_count_samples(&self->s, probe, 0));
 	/* inner(), its call in middle(), and then the stack as middle() has seen it */
 	memmove(&want.ip[2], &want.ip[1], (want.nr - 1) * sizeof(want.ip[0]));

@@ -176,8 +176,7 @@ TEST_F(window, immediate)
 	wait_rounds(&self->task[0], 2);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	wait_rounds(&self->task[0], 50);
-	ASSERT_EQ(0, ut_disable(&self->s));
-	ASSERT_EQ(0, ut_drain(&self->s));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	for (i = 0; i < ARRAY_SIZE(what); i++) {
 		memset(&kinds, 0, sizeof(kinds));
 		EXPECT_TRUE(right_samples(&self->s, i, self->c, self->task, &kinds))
@@ -521,8 +520,7 @@ TEST_F(at_the_entry, task_then_sleeps)
 				usleep(1000);
 				ASSERT_EQ(0, ut_drain(&self->s));
 			} while (ut_count_samples(&self->s, tp[1], 0) < 50);
-			ASSERT_EQ(0, ut_disable(&self->s));
-			ASSERT_EQ(0, ut_drain(&self->s));
+			ASSERT_EQ(0, ut_stop(&self->s));
 			for (k = 0; k < 2; k++) {
 				for (i = 0; (call = ut_sample(&self->s, tp[k], 0, i)); i++) {
 					nmi = before_the_call(&self->s, call, watched);
