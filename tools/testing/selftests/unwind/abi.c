@@ -25,7 +25,6 @@ FIXTURE(abi) {
 
 FIXTURE_SETUP(abi)
 {
-	memset(&self->s, 0, sizeof(self->s));
 	ASSERT_EQ(0, ut_read_sysctl(MAX_CONTEXTS, &self->contexts));
 }
 

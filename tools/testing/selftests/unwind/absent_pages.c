@@ -29,8 +29,6 @@ FIXTURE(absent_pages) {
 
 FIXTURE_SETUP(absent_pages)
 {
-	memset(&self->s, 0, sizeof(self->s));
-	memset(&self->fuse, 0, sizeof(self->fuse));
 }
 
 FIXTURE_TEARDOWN(absent_pages)
@@ -200,8 +198,6 @@ FIXTURE_VARIANT_ADD(dead_fuse, random) {
 
 FIXTURE_SETUP(dead_fuse)
 {
-	memset(&self->s, 0, sizeof(self->s));
-	self->c.pid = 0;
 	self->v = ut_shared(sizeof(*self->v));
 	ASSERT_NE(NULL, self->v);
 	ASSERT_EQ(0, ut_fuse_page(&self->fuse, variant->sync));
@@ -552,8 +548,6 @@ FIXTURE_VARIANT_ADD(no_wait, in_the_exec) {
 
 FIXTURE_SETUP(no_wait)
 {
-	memset(&self->s, 0, sizeof(self->s));
-	memset(&self->fuse, 0, sizeof(self->fuse));
 	self->v = ut_shared(sizeof(*self->v));
 	ASSERT_NE(NULL, self->v);
 	ASSERT_EQ(0, ut_device_page(&self->fuse));

@@ -126,7 +126,6 @@ FIXTURE(failures) {
 
 FIXTURE_SETUP(failures)
 {
-	memset(&self->s, 0, sizeof(self->s));
 	ASSERT_EQ(0, ut_read_sysctl(MAX_STACK, &self->max));
 }
 

@@ -295,8 +295,6 @@ FIXTURE_SETUP(absent)
 	char *mem = mmap(NULL, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			 -1, 0);
 
-	memset(&self->s, 0, sizeof(self->s));
-	memset(&self->fuse, 0, sizeof(self->fuse));
 	self->a = ut_shared(sizeof(*self->a));
 	ASSERT_NE(NULL, self->a);
 	ASSERT_NE(MAP_FAILED, mem);
@@ -430,7 +428,6 @@ FIXTURE_SETUP(code_32)
 	struct ut_opts opts = { .sideband = true };
 	__u32 next, i;
 
-	memset(&self->s, 0, sizeof(self->s));
 	if (!ut_has_32bit())
 		SKIP(return, UT_NO_32BIT);
 	self->low = mmap(NULL, sizeof(*self->low), PROT_READ | PROT_WRITE | PROT_EXEC,

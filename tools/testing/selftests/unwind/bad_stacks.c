@@ -32,7 +32,6 @@ FIXTURE_SETUP(bad_stacks)
 	static const struct ut_opts opts = { .pid = 0 };
 	char *area;
 
-	memset(&self->s, 0, sizeof(self->s));
 	area = mmap(NULL, (PAGES + 2) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, area);
 	/* Keep the first and the last page mapped, so that they stay inaccessible. */

@@ -177,7 +177,6 @@ FIXTURE_SETUP(bad_stacks_32)
 	};
 	char *area;
 
-	memset(&self->s, 0, sizeof(self->s));
 	if (!ut_has_32bit())
 		SKIP(return, UT_NO_32BIT);
 	ASSERT_EQ(0, map_low_code(code32, sizeof(code32), 19, 25));

@@ -205,7 +205,6 @@ FIXTURE_SETUP(bpf)
 {
 	struct ut_opts opts = { .pid = 0, .immediate = variant->immediate };
 
-	memset(&self->s, 0, sizeof(self->s));
 	self->values = map_create(BPF_MAP_TYPE_ARRAY, sizeof(struct value), 1);
 	self->stacks = map_create(BPF_MAP_TYPE_STACK_TRACE, FRAMES * 8, 128);
 	ASSERT_LE(0, self->values) TH_LOG("CONFIG_BPF_SYSCALL? %s", strerror(errno));

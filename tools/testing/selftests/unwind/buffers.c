@@ -3,7 +3,6 @@
  * Buffers that are paused, full, or read while they wrap, and events that are disabled by
  * their limit (PERF_EVENT_IOC_REFRESH). The kernel counts all records that are lost.
  */
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
@@ -16,7 +15,6 @@ FIXTURE(buffers) {
 
 FIXTURE_SETUP(buffers)
 {
-	memset(&self->s, 0, sizeof(self->s));
 }
 
 FIXTURE_TEARDOWN(buffers)

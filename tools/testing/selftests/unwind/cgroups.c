@@ -92,8 +92,6 @@ FIXTURE_SETUP(cgroups)
 	char pid[16];
 	int i;
 
-	memset(&self->s, 0, sizeof(self->s));
-	memset(&self->other, 0, sizeof(self->other));
 	snprintf(self->root, sizeof(self->root), "/tmp/unwind_cgroup.XXXXXX");
 	ASSERT_NE(NULL, mkdtemp(self->root));
 	/* In a hierarchy of its own no one else decides which controllers are enabled. */

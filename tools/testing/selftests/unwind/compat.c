@@ -6,7 +6,6 @@
 #include <asm/ldt.h>
 #include <errno.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
@@ -26,7 +25,6 @@ FIXTURE(compat) {
 
 FIXTURE_SETUP(compat)
 {
-	memset(&self->s, 0, sizeof(self->s));
 	if (!ut_has_32bit())
 		SKIP(return, UT_NO_32BIT);
 	self->pid = ut_start_32(&self->in, &self->out);

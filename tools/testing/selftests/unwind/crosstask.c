@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -104,7 +103,6 @@ FIXTURE_SETUP(crosstask)
 	};
 	int cpus[UT_MAX_CPUS];
 
-	memset(&self->s, 0, sizeof(self->s));
 	self->sh = ut_shared(sizeof(*self->sh));
 	ASSERT_NE(NULL, self->sh);
 	ASSERT_EQ(0, pipe(self->sh->to[0]));

@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/syscall.h>
 
 #include "../kselftest_harness.h"
@@ -47,7 +46,6 @@ FIXTURE_VARIANT_ADD(endless, writing) {
 
 FIXTURE_SETUP(endless)
 {
-	memset(&self->s, 0, sizeof(self->s));
 }
 
 FIXTURE_TEARDOWN(endless)

@@ -26,7 +26,6 @@ FIXTURE(entry) {
 
 FIXTURE_SETUP(entry)
 {
-	memset(&self->s, 0, sizeof(self->s));
 }
 
 FIXTURE_TEARDOWN(entry)

@@ -51,8 +51,6 @@ FIXTURE_VARIANT_ADD(exec, inherited) {
 
 FIXTURE_SETUP(exec)
 {
-	memset(&self->s, 0, sizeof(self->s));
-	self->copy[0] = 0;
 	self->sh = ut_shared(sizeof(*self->sh));
 	ASSERT_NE(NULL, self->sh);
 	ASSERT_LT(0, readlink("/proc/self/exe", self->sh->path, PATH_MAX - 1));
@@ -496,7 +494,6 @@ FIXTURE(exec_threads) {
 
 FIXTURE_SETUP(exec_threads)
 {
-	memset(&self->s, 0, sizeof(self->s));
 	self->sh = ut_shared(sizeof(*self->sh));
 	ASSERT_NE(NULL, self->sh);
 	ASSERT_LT(0, readlink("/proc/self/exe", self->sh->path, PATH_MAX - 1));

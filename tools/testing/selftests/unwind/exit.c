@@ -47,7 +47,6 @@ FIXTURE_VARIANT_ADD(exit, inherited) {
 
 FIXTURE_SETUP(exit)
 {
-	memset(&self->s, 0, sizeof(self->s));
 	self->sh = ut_shared(sizeof(*self->sh));
 	ASSERT_NE(NULL, self->sh);
 }
@@ -387,7 +386,6 @@ FIXTURE(exit_inherited) {
 
 FIXTURE_SETUP(exit_inherited)
 {
-	memset(&self->s, 0, sizeof(self->s));
 	self->sh = ut_shared(sizeof(*self->sh));
 	ASSERT_NE(NULL, self->sh);
 }

@@ -27,7 +27,6 @@ FIXTURE(fork) {
 
 FIXTURE_SETUP(fork)
 {
-	memset(&self->s, 0, sizeof(self->s));
 	self->sh = ut_shared(sizeof(*self->sh));
 	ASSERT_NE(NULL, self->sh);
 }

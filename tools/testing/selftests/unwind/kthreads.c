@@ -26,7 +26,6 @@ FIXTURE_SETUP(kthreads)
 	static const struct ut_opts opts = { .pid = -1, .per_cpu = true, .pages = 512 };
 	__u64 start, end;
 
-	memset(&self->s, 0, sizeof(self->s));
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	ASSERT_EQ(0, ut_add_tracepoint(&self->s, "sched", "sched_switch"));
 	ASSERT_EQ(0, ut_kernel_function("schedule", &start, &end));

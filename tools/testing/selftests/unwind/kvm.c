@@ -138,7 +138,6 @@ FIXTURE(kvm) {
 
 FIXTURE_SETUP(kvm)
 {
-	memset(&self->s, 0, sizeof(self->s));
 	self->vm.dev = open("/dev/kvm", O_RDWR | O_CLOEXEC);
 	if (self->vm.dev < 0)
 		SKIP(return, "/dev/kvm: %s; a CPU with svm, and CONFIG_KVM_AMD?", strerror(errno));

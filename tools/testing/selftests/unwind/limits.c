@@ -22,7 +22,6 @@ FIXTURE(limits) {
 
 FIXTURE_SETUP(limits)
 {
-	memset(&self->s, 0, sizeof(self->s));
 	ASSERT_EQ(0, ut_read_sysctl(MAX_STACK, &self->max));
 }
 

@@ -113,7 +113,6 @@ FIXTURE_SETUP(load)
 		.rlim_cur = TASKS * (EVENTS + 1) + 1000, .rlim_max = TASKS * (EVENTS + 1) + 1000,
 	};
 
-	memset(&self->s, 0, sizeof(self->s));
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &files)) TH_LOG("%s", strerror(errno));
 	sh = ut_shared(sizeof(*sh));
 	ASSERT_NE(NULL, sh);
@@ -346,7 +345,6 @@ static void sleepers(void *arg)
 
 FIXTURE_SETUP(plugged)
 {
-	memset(&self->s, 0, sizeof(self->s));
 	self->nr_cpus = ut_all_online(self->cpus, UT_MAX_CPUS);
 	if (self->nr_cpus < 2)
 		SKIP(return, "needs two CPUs");

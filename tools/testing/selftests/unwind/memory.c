@@ -109,7 +109,6 @@ FIXTURE_SETUP(memory)
 	pthread_t id;
 	int i;
 
-	memset(&self->s, 0, sizeof(self->s));
 	ASSERT_EQ(0, pipe(self->t.start));
 	ASSERT_EQ(0, pipe(self->t.end));
 	ASSERT_EQ(0, pipe(self->t.done));

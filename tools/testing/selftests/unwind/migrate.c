@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -45,7 +44,6 @@ FIXTURE_SETUP(migrate)
 		.pid = variant->all ? -1 : 0, .per_cpu = true, .switches = true,
 	};
 
-	memset(&self->s, 0, sizeof(self->s));
 	self->nr_cpus = ut_online_cpus(self->cpus, UT_MAX_CPUS);
 	if (self->nr_cpus < 2)
 		SKIP(return, "needs two CPUs");
@@ -172,7 +170,6 @@ FIXTURE(migrate_threads) {
 
 FIXTURE_SETUP(migrate_threads)
 {
-	memset(&self->s, 0, sizeof(self->s));
 	self->nr_cpus = ut_online_cpus(self->cpus, UT_MAX_CPUS);
 }
 
@@ -269,7 +266,6 @@ FIXTURE(hotplug) {
 
 FIXTURE_SETUP(hotplug)
 {
-	memset(&self->s, 0, sizeof(self->s));
 	self->nr_cpus = ut_all_online(self->cpus, UT_MAX_CPUS);
 	if (self->nr_cpus < 2)
 		SKIP(return, "needs two CPUs");

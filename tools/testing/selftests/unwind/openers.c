@@ -410,7 +410,6 @@ FIXTURE_VARIANT_ADD(handed_over, by_execed_all) {
 
 FIXTURE_SETUP(handed_over)
 {
-	self->opener = 0;
 	self->h = ut_shared(sizeof(*self->h));
 	self->f = ut_shared(sizeof(*self->f));
 	ASSERT_NE(NULL, self->h);

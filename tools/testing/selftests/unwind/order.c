@@ -62,8 +62,6 @@ FIXTURE_VARIANT_ADD(order, all_tasks) {
 
 FIXTURE_SETUP(order)
 {
-	memset(&self->s, 0, sizeof(self->s));
-	self->c.pid = 0;
 	self->nr_cpus = ut_online_cpus(self->cpus, UT_MAX_CPUS);
 	self->sh = ut_shared(sizeof(*self->sh));
 	ASSERT_NE(NULL, self->sh);

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
@@ -99,8 +98,6 @@ FIXTURE_SETUP(fault)
 	size_t size = sysconf(_SC_PAGESIZE);
 	void *mem;
 
-	memset(&self->s, 0, sizeof(self->s));
-	self->c.pid = 0;
 	self->nr_cpus = ut_online_cpus(self->cpus, UT_MAX_CPUS);
 	self->task = ut_shared(sizeof(*self->task));
 	self->fuse = ut_shared(sizeof(*self->fuse));

@@ -109,9 +109,6 @@ FIXTURE_SETUP(interrupt)
 	int cpus[UT_MAX_CPUS];
 	unsigned int nr = ut_online_cpus(cpus, UT_MAX_CPUS);
 
-	memset(&self->s, 0, sizeof(self->s));
-	self->c.pid = 0;
-	self->other.pid = 0;
 	ASSERT_EQ(0, ut_read_sysctl(MAX_STACK, &self->max));
 	if (nr < 2)
 		SKIP(return, "needs two CPUs");

@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -93,8 +92,6 @@ FIXTURE_SETUP(within_a_stop)
 {
 	struct ut_opts opts = { .per_cpu = true, .sideband = true };
 
-	memset(&self->s, 0, sizeof(self->s));
-	memset(&self->freezer, 0, sizeof(self->freezer));
 	self->sh = ut_shared(sizeof(*self->sh));
 	ASSERT_NE(NULL, self->sh);
 	self->sh->how = variant->how;

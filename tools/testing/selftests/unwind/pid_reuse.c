@@ -107,7 +107,6 @@ FIXTURE_SETUP(pid_reuse)
 	struct ut_opts opts = { .per_cpu = true, .sideband = true };
 	int i;
 
-	memset(&self->s, 0, sizeof(self->s));
 	self->sh = ut_shared(sizeof(*self->sh));
 	ASSERT_NE(NULL, self->sh);
 	for (i = 0; i < ROUNDS; i++)

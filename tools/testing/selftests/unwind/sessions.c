@@ -3,7 +3,6 @@
  * K4, K6, K18: several profilers at once, each with its own records.
  */
 #include <signal.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 

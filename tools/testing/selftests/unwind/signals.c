@@ -26,8 +26,6 @@ FIXTURE(signals) {
 
 FIXTURE_SETUP(signals)
 {
-	memset(&self->s, 0, sizeof(self->s));
-	handlers = 0;
 }
 
 FIXTURE_TEARDOWN(signals)
@@ -267,8 +265,6 @@ FIXTURE_VARIANT_ADD(altstack, above) {
 
 FIXTURE_SETUP(altstack)
 {
-	memset(&self->s, 0, sizeof(self->s));
-	handlers = 0;
 }
 
 FIXTURE_TEARDOWN(altstack)

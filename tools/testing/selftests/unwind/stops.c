@@ -32,11 +32,9 @@ FIXTURE(stops) {
 
 FIXTURE_SETUP(stops)
 {
-	memset(&self->s, 0, sizeof(self->s));
 	self->sh = ut_shared(sizeof(*self->sh));
 	ASSERT_NE(NULL, self->sh);
 	ASSERT_EQ(0, pipe(self->sh->pipe));
-	self->c.pid = 0;
 }
 
 FIXTURE_TEARDOWN(stops)

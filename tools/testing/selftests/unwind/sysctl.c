@@ -26,7 +26,6 @@ FIXTURE(sysctl) {
 
 FIXTURE_SETUP(sysctl)
 {
-	memset(&self->s, 0, sizeof(self->s));
 	ASSERT_EQ(0, ut_read_sysctl(DEFER, &self->defer)) TH_LOG("%s", strerror(errno));
 }
 

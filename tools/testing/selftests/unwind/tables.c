@@ -30,7 +30,6 @@ FIXTURE(tables) {
 FIXTURE_SETUP(tables)
 {
 	ut_need_root();
-	memset(&self->s, 0, sizeof(self->s));
 	ASSERT_EQ(0, ut_code_new(&self->code, NULL));
 	ut_code_section(&self->section, 0);
 	self->fd = ut_table_event();
@@ -155,7 +154,6 @@ TEST_F(tables, each_instruction)
 		EXPECT_TRUE(ut_has_stack(&self->s, one_sample(_metadata, self), &at))
 			TH_LOG("instruction %u", i);
 		ut_close(&self->s);
-		memset(&self->s, 0, sizeof(self->s));
 	}
 	EXPECT_EQ(29, i);
 }

@@ -29,7 +29,6 @@ FIXTURE_SETUP(tables_change)
 	const struct ut_opts opts = { .switches = true, .pages = 1024 };
 
 	ut_need_root();
-	memset(&self->s, 0, sizeof(self->s));
 	ASSERT_EQ(0, ut_code_new(&self->code, NULL));
 	ut_code_section(&self->section, 0);
 	self->fd = ut_table_event();

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -29,7 +28,6 @@ FIXTURE_SETUP(tables_overlay)
 	const struct ut_opts opts = { .switches = true };
 
 	ut_need_root();
-	memset(&self->s, 0, sizeof(self->s));
 	/* The mounts go with this process. */
 	ASSERT_EQ(0, unshare(CLONE_NEWNS));
 	ASSERT_EQ(0, mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL));

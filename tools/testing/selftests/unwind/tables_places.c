@@ -45,8 +45,6 @@ FIXTURE(places) {
 FIXTURE_SETUP(places)
 {
 	ut_need_root();
-	memset(&self->s, 0, sizeof(self->s));
-	self->c.pid = 0;
 	self->sh = ut_shared(sizeof(*self->sh));
 	ASSERT_NE(NULL, self->sh);
 	ASSERT_EQ(0, ut_code_new(&self->code, NULL));
@@ -423,7 +421,6 @@ TEST_F(places, uretprobes)
 			EXPECT_EQ(1, ut_count_samples(&self->s, probe, 0));
 		EXPECT_EQ(0, ut_check(&self->s, 0));
 		ut_close(&self->s);
-		memset(&self->s, 0, sizeof(self->s));
 	}
 	ut_code_free(&code);
 	unlink(path);

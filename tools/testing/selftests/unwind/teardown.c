@@ -4,7 +4,6 @@
  */
 #include <sched.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 

@@ -58,7 +58,6 @@ FIXTURE_SETUP(uprobes)
 {
 	static const struct ut_opts opts = { .pid = 0 };
 
-	memset(&self->s, 0, sizeof(self->s));
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 }
 
@@ -234,7 +233,6 @@ FIXTURE_VARIANT_ADD(pending, longjmp) {
 
 FIXTURE_SETUP(pending)
 {
-	memset(&self->s, 0, sizeof(self->s));
 }
 
 FIXTURE_TEARDOWN(pending)

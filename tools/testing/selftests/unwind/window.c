@@ -67,7 +67,6 @@ FIXTURE_SETUP(window)
 	int cpus[UT_MAX_CPUS], fds[2][2], i;
 	unsigned int nr = ut_online_cpus(cpus, UT_MAX_CPUS);
 
-	memset(&self->s, 0, sizeof(self->s));
 	memset(self->c, 0, sizeof(self->c));
 	self->cpu = cpus[nr - 1];
 	self->task = ut_shared(2 * sizeof(*self->task));
@@ -464,8 +463,6 @@ FIXTURE(at_the_entry) {
 
 FIXTURE_SETUP(at_the_entry)
 {
-	memset(&self->s, 0, sizeof(self->s));
-	self->c.pid = 0;
 	self->e = ut_shared(sizeof(*self->e));
 	ASSERT_NE(NULL, self->e);
 	ASSERT_EQ(0, ut_fork(&self->c, two_places, self->e));
