@@ -3,7 +3,6 @@
  * The interface, bit for bit: attribute, sample, record, cookie.
  */
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -381,11 +380,8 @@ TEST_F(abi, output_only_per_cpu)
 	int cpus[UT_MAX_CPUS], tp;
 	struct ut_rec *sample, *rec;
 	struct ut_stack st;
-	cpu_set_t set;
 
-	CPU_ZERO(&set);
-	CPU_SET(cpus[ut_online_cpus(cpus, UT_MAX_CPUS) - 1], &set);
-	ASSERT_EQ(0, sched_setaffinity(0, sizeof(set), &set));
+	ASSERT_EQ(0, ut_pin(0, cpus[ut_online_cpus(cpus, UT_MAX_CPUS) - 1]));
 
 	ASSERT_EQ(0, ut_open(&self->s, &all));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");

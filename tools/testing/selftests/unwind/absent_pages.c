@@ -208,10 +208,7 @@ FIXTURE_TEARDOWN(dead_fuse)
 {
 	/* When the server is gone, tasks that wait for it continue. */
 	ut_fuse_end(&self->fuse);
-	if (self->c.pid > 0) {
-		kill(self->c.pid, SIGKILL);
-		ut_wait(&self->c);
-	}
+	ut_end_child(&self->c);
 	ut_close(&self->s);
 }
 

@@ -90,8 +90,7 @@ TEST(inherited)
 	EXPECT_TRUE(ut_wait_state(sh->tid, "S"));
 	ASSERT_EQ(0, ut_stop(&s));
 	EXPECT_EQ(0, ut_check(&s, 0));
-	kill(c.pid, SIGKILL);
-	ut_wait(&c);
+	ut_end_child(&c);
 	ut_close(&s);
 }
 
@@ -318,8 +317,7 @@ FIXTURE_SETUP(absent)
 
 FIXTURE_TEARDOWN(absent)
 {
-	kill(self->c.pid, SIGKILL);
-	ut_wait(&self->c);
+	ut_end_child(&self->c);
 	ut_close(&self->s);
 	if (variant->how == FUSE)
 		ut_fuse_end(&self->fuse);
@@ -453,8 +451,7 @@ FIXTURE_SETUP(code_32)
 
 FIXTURE_TEARDOWN(code_32)
 {
-	kill(self->c.pid, SIGKILL);
-	ut_wait(&self->c);
+	ut_end_child(&self->c);
 	ut_close(&self->s);
 }
 

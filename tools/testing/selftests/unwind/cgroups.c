@@ -72,14 +72,11 @@ static void call_sleep(void *arg)
 static void calls(void *arg)
 {
 	struct caller *c = arg;
-	cpu_set_t set;
 
 	while (c->done < ROUNDS) {
 		ut_ladder(c->depth, call_ppid, c);
 		/* Often it wakes up on another CPU. */
-		CPU_ZERO(&set);
-		CPU_SET(c->done % 2, &set);
-		sched_setaffinity(0, sizeof(set), &set);
+		ut_pin(0, c->done % 2);
 		ut_ladder(c->depth + 1, call_sleep, c);
 		c->done++;
 	}
@@ -119,10 +116,7 @@ FIXTURE_TEARDOWN(cgroups)
 	ut_close(&self->s);
 	ut_close(&self->other);
 	for (i = 0; i < 2; i++) {
-		if (self->c[i].pid > 0) {
-			kill(self->c[i].pid, SIGKILL);
-			ut_wait(&self->c[i]);
-		}
+		ut_end_child(&self->c[i]);
 		close(self->group[i]);
 		rmdir(self->path[i]);
 	}
@@ -185,8 +179,6 @@ TEST_F(cgroups, one_group)
 	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_TRUE(only(&self->s, self->caller[0], self->c[0].pid, self->c[1].pid, ROUNDS));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
-	for (i = 0; i < 2; i++)
-		self->c[i].pid = 0;
 }
 
 /* A profiler of a group, in a process of its own. Another one profiles all tasks. */
@@ -242,10 +234,8 @@ TEST_F(cgroups, two_groups_and_everything)
 	ASSERT_EQ(0, ut_enable(&self->s));
 	for (i = 0; i < 2; i++)
 		ASSERT_EQ(0, ut_go(&self->c[i]));
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < 2; i++)
 		ASSERT_EQ(0, ut_wait(&self->c[i]));
-		self->c[i].pid = 0;
-	}
 	ASSERT_EQ(0, ut_stop(&self->s));
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(1, write(p[i].go[1], "g", 1));
@@ -286,7 +276,6 @@ TEST_F(cgroups, moved_asleep)
 	/* It leaves the system call and dies in the other group. */
 	ASSERT_EQ(0, kill(pid, SIGKILL));
 	ASSERT_EQ(SIGKILL, ut_wait(&self->c[0]));
-	self->c[0].pid = 0;
 	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_EQ(ROUNDS + 1, ut_count_samples(&self->s, 1, pid));
 	EXPECT_EQ(2 * ROUNDS + 1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, pid));
@@ -311,11 +300,8 @@ static void call_random(void *arg)
 static void ladder_random(void *arg)
 {
 	struct busy *b = arg;
-	cpu_set_t set;
 
-	CPU_ZERO(&set);
-	CPU_SET(b->cpu, &set);
-	sched_setaffinity(0, sizeof(set), &set);
+	ut_pin(0, b->cpu);
 	ut_ladder(6, call_random, b);
 }
 
@@ -330,16 +316,13 @@ TEST_F(cgroups, moved_in_the_entry)
 	unsigned int nr, calls = 0;
 	struct ut_child c;
 	struct ut_rec *r;
-	cpu_set_t set;
 
 	nr = ut_online_cpus(cpus, UT_MAX_CPUS);
 	if (nr < 2)
 		SKIP(return, "needs two CPUs");
 	ASSERT_NE(NULL, b);
 	b->cpu = cpus[1];
-	CPU_ZERO(&set);
-	CPU_SET(cpus[0], &set);
-	ASSERT_EQ(0, sched_setaffinity(0, sizeof(set), &set));
+	ASSERT_EQ(0, ut_pin(0, cpus[0]));
 	ASSERT_EQ(0, ut_fork(&c, ladder_random, b));
 	ASSERT_EQ(0, move_task(self->path[0], c.pid));
 	ASSERT_EQ(0, watch(&self->s, self->group[0]));
@@ -365,8 +348,7 @@ TEST_F(cgroups, moved_in_the_entry)
 	EXPECT_LT(0, calls);
 	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
-	kill(c.pid, SIGKILL);
-	ut_wait(&c);
+	ut_end_child(&c);
 }
 
 int main(int argc, char **argv)

@@ -44,12 +44,9 @@ static void take_turns(void *arg)
 static void two_children(void *arg)
 {
 	struct shared *sh = arg;
-	cpu_set_t set;
 	int i;
 
-	CPU_ZERO(&set);
-	CPU_SET(sh->cpu, &set);
-	sched_setaffinity(0, sizeof(set), &set);
+	ut_pin(0, sh->cpu);
 	for (i = 0; i < 2; i++) {
 		pid_t pid = fork();
 
@@ -116,8 +113,7 @@ FIXTURE_SETUP(crosstask)
 
 FIXTURE_TEARDOWN(crosstask)
 {
-	kill(self->c.pid, SIGKILL);
-	ut_wait(&self->c);
+	ut_end_child(&self->c);
 	ut_close(&self->s);
 }
 

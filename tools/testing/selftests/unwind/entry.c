@@ -538,11 +538,8 @@ TEST_F(entry, interrupts_of_the_program)
 static void spin_elsewhere(void *arg)
 {
 	struct spin *sp = arg;
-	cpu_set_t set;
 
-	CPU_ZERO(&set);
-	CPU_SET(sp->cpu, &set);
-	if (!sched_setaffinity(0, sizeof(set), &set))
+	if (!ut_pin(0, sp->cpu))
 		ut_ladder(7, spin, sp);
 }
 
@@ -560,16 +557,13 @@ TEST_F(entry, nmi_of_the_program)
 	enum ut_kind kind;
 	struct ut_child c;
 	struct ut_rec *r;
-	cpu_set_t set;
 
 	ASSERT_NE(NULL, sp);
 	if (ut_online_cpus(cpus, UT_MAX_CPUS) < 2)
 		SKIP(return, "needs two CPUs");
 	sp->cpu = cpus[1];
 	sp->held = 1;
-	CPU_ZERO(&set);
-	CPU_SET(cpus[0], &set);
-	ASSERT_EQ(0, sched_setaffinity(0, sizeof(set), &set));
+	ASSERT_EQ(0, ut_pin(0, cpus[0]));
 	ASSERT_EQ(0, ut_fork(&c, spin_elsewhere, sp));
 	opts.pid = c.pid;
 	ASSERT_EQ(0, ut_open(&self->s, &opts));

@@ -215,8 +215,7 @@ TEST_F(limits, longer_than_the_buffer)
 	EXPECT_EQ(0, samples);
 	EXPECT_EQ(1, others);
 	EXPECT_EQ(0, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, c.pid));
-	kill(c.pid, SIGKILL);
-	ut_wait(&c);
+	ut_end_child(&c);
 }
 
 /* The task is switched out between the two samples. */

@@ -131,8 +131,7 @@ FIXTURE_SETUP(load)
 
 FIXTURE_TEARDOWN(load)
 {
-	kill(self->c.pid, SIGKILL);
-	ut_wait(&self->c);
+	ut_end_child(&self->c);
 }
 
 /* Open a group: an event with defer_output, and the sampling events. */
@@ -314,14 +313,11 @@ static void sleep_call(void *arg)
 static void *sleeper(void *arg)
 {
 	struct ut_stack st;
-	cpu_set_t set;
 	int i;
 
 	for (i = 0; !UT_READ(sh->stop); i++) {
 		/* Move to one of the CPUs, or to the one that comes and goes, if it is online. */
-		CPU_ZERO(&set);
-		CPU_SET(i % 4 ? rand() % 8 : sh->cpu, &set);
-		sched_setaffinity(0, sizeof(set), &set);
+		ut_pin(0, i % 4 ? rand() % 8 : sh->cpu);
 		ut_ladder(i % 9, sleep_call, &st);
 		ut_ladder(i % 9, one_call, arg);
 		__atomic_add_fetch(&sh->rounds, 1, __ATOMIC_RELEASE);

@@ -298,12 +298,9 @@ static void hot_read(void *arg)
 static void hot_child(void *arg)
 {
 	struct hot *h = arg;
-	cpu_set_t set;
 
 	/* The task starts on this CPU, but need not stay: the CPU goes offline. */
-	CPU_ZERO(&set);
-	CPU_SET(h->cpu, &set);
-	sched_setaffinity(0, sizeof(set), &set);
+	ut_pin(0, h->cpu);
 	ut_ladder(6, hot_read, h);
 }
 
@@ -382,13 +379,10 @@ TEST_F(hotplug, cpu_goes_in_the_entry)
 static void hot_caller(void *arg)
 {
 	struct hot *h = arg;
-	cpu_set_t set;
 
-	CPU_ZERO(&set);
-	CPU_SET(h->cpu, &set);
 	for (;;) {
 		/* Move to the CPU that comes and goes, if it is online. */
-		sched_setaffinity(0, sizeof(set), &set);
+		ut_pin(0, h->cpu);
 		ut_ladder(6, one_call, &h->st);
 	}
 }

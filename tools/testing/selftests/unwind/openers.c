@@ -73,8 +73,7 @@ FIXTURE_SETUP(openers)
 
 FIXTURE_TEARDOWN(openers)
 {
-	kill(self->tc.pid, SIGKILL);
-	ut_wait(&self->tc);
+	ut_end_child(&self->tc);
 }
 
 /* Pass descriptors to another process, which reads them when the opener is dead. */
@@ -438,8 +437,7 @@ FIXTURE_TEARDOWN(handed_over)
 	}
 	if (self->f->child > 0)
 		kill(self->f->child, SIGKILL);
-	kill(self->c.pid, SIGKILL);
-	ut_wait(&self->c);
+	ut_end_child(&self->c);
 	ut_close(&self->h->s);
 }
 

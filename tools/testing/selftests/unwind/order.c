@@ -68,18 +68,9 @@ FIXTURE_SETUP(order)
 	ASSERT_EQ(0, pipe(self->sh->pipe));
 }
 
-static void end_child(struct ut_child *c)
-{
-	if (c->pid > 0) {
-		kill(c->pid, SIGKILL);
-		ut_wait(c);
-	}
-	c->pid = 0;
-}
-
 FIXTURE_TEARDOWN(order)
 {
-	end_child(&self->c);
+	ut_end_child(&self->c);
 	ut_close(&self->s);
 }
 
@@ -245,7 +236,7 @@ TEST_F(order, asleep)
 		EXPECT_EQ(0, end(&self->s)) TH_LOG("%s", sleeps[how]);
 		/* The record was there already: the end of the session adds none. */
 		EXPECT_EQ(1, ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
-		end_child(&self->c);
+		ut_end_child(&self->c);
 		ut_close(&self->s);
 	}
 }
@@ -321,16 +312,6 @@ TEST_F(order, again_in_the_same_entry)
 	EXPECT_EQ(cookie, r->cookie);
 }
 
-static void pin_to(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		_exit(99);
-}
-
 static void long_calls(void *arg)
 {
 	static char buf[1 << 20];
@@ -344,22 +325,9 @@ static void ladder_long_calls(void *arg)
 {
 	struct shared *sh = arg;
 
-	pin_to(sh->cpu);
-	ut_ladder(6, long_calls, arg);
-}
-
-/* A task that takes the CPU again and again. */
-static void preempts(void *arg)
-{
-	struct sched_param param = { .sched_priority = 1 };
-	struct timespec ts = { .tv_nsec = 2000000 };
-	struct shared *sh = arg;
-
-	pin_to(sh->cpu);
-	if (sched_setscheduler(0, SCHED_FIFO, &param))
+	if (ut_pin(0, sh->cpu))
 		_exit(99);
-	for (;;)
-		nanosleep(&ts, NULL);
+	ut_ladder(6, long_calls, arg);
 }
 
 /* How often was the task preempted right after a record of its own, or without one? */
@@ -388,13 +356,15 @@ static unsigned int preempted_behind_a_sample(struct ut_session *s, __u32 tid)
 /* A task is preempted in a system call, and sampled there by tracepoints and interrupts. */
 TEST_F(order, preempted)
 {
+	struct ut_preemptor p = { .pause_us = 2000 };
 	unsigned int i, nr = 0;
 	struct ut_child other;
 	struct ut_rec *r;
 	int enter;
 
-	self->sh->cpu = self->cpus[self->nr_cpus - 1];
-	ASSERT_EQ(0, ut_fork(&other, preempts, self->sh));
+	p.cpu = self->cpus[self->nr_cpus - 1];
+	self->sh->cpu = p.cpu;
+	ASSERT_EQ(0, ut_fork(&other, ut_preempt, &p));
 	WATCH(ladder_long_calls);
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getrandom");
 	ASSERT_LE(0, ut_add_software(&self->s, PERF_COUNT_SW_CPU_CLOCK, 1000000));
@@ -411,7 +381,7 @@ TEST_F(order, preempted)
 	for (i = 0; (r = ut_sample(&self->s, enter, self->c.pid, i)); i++)
 		EXPECT_TRUE(ut_stack_is(&self->s, r, &self->sh->st)) TH_LOG("call %u", i);
 	EXPECT_LT(0, i);
-	end_child(&other);
+	ut_end_child(&other);
 }
 
 static void move(void *arg)
@@ -433,16 +403,13 @@ TEST_F(order, migrates)
 {
 	struct ut_rec *a, *b;
 	int enter, leave;
-	cpu_set_t first;
 
 	if (self->nr_cpus < 2)
 		SKIP(return, "needs two CPUs");
-	CPU_ZERO(&first);
-	CPU_SET(self->cpus[0], &first);
 	CPU_ZERO(&self->sh->to);
 	CPU_SET(self->cpus[1], &self->sh->to);
 	WATCH(ladder_move);
-	ASSERT_EQ(0, sched_setaffinity(self->c.pid, sizeof(first), &first));
+	ASSERT_EQ(0, ut_pin(self->c.pid, self->cpus[0]));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_sched_setaffinity");
 	leave = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_sched_setaffinity");
 	ASSERT_EQ(0, ut_enable(&self->s));
@@ -538,7 +505,6 @@ TEST_F(order, exits_and_execs)
 		EXPECT_EQ(1, ut_count(&self->s, PERF_RECORD_EXIT, self->c.pid));
 		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
 					&self->sh->st)) TH_LOG("%s", tps[how]);
-		self->c.pid = 0;
 		ut_close(&self->s);
 	}
 }
@@ -556,16 +522,13 @@ static void *napper(void *arg)
 {
 	unsigned long spin = (unsigned long)arg * 1000, i;
 	struct ut_stack st;
-	cpu_set_t set;
 
 	for (;;) {
 		ut_ladder(6, nap, &st);
 		for (i = 0; i < spin; i++)
 			asm volatile("" : : : "memory");
 		/* Move to one of four CPUs, if it is there. */
-		CPU_ZERO(&set);
-		CPU_SET(rand() % 4, &set);
-		sched_setaffinity(0, sizeof(set), &set);
+		ut_pin(0, rand() % 4);
 	}
 	return NULL;
 }
@@ -612,7 +575,7 @@ TEST(all_at_once)
 	}
 	TH_LOG("%lu samples", samples);
 	EXPECT_LT(100, samples);
-	end_child(&c);
+	ut_end_child(&c);
 	ut_close(&s);
 }
 

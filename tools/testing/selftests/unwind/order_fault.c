@@ -52,22 +52,13 @@ FIXTURE_VARIANT_ADD(fault, all_tasks) {
 	.per_cpu = true, .all = true,
 };
 
-static int pin_to(pid_t pid, int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	return sched_setaffinity(pid, sizeof(set), &set);
-}
-
 static void call(void *arg)
 {
 	struct task *t = arg;
 	unsigned long fp = (unsigned long)t->frame;
 
 	/* A preemption between the sample and its walk would hand out the short stack for good. */
-	if (pin_to(0, t->cpu) || ut_fifo())
+	if (ut_pin(0, t->cpu) || ut_fifo())
 		return;
 	ut_syscall_on(fp, fp, __NR_getppid, 0, 0, 0);
 	__atomic_store_n(&t->done, 1, __ATOMIC_RELEASE);
@@ -132,10 +123,7 @@ FIXTURE_SETUP(fault)
 
 FIXTURE_TEARDOWN(fault)
 {
-	if (self->c.pid > 0) {
-		kill(self->c.pid, SIGKILL);
-		ut_wait(&self->c);
-	}
+	ut_end_child(&self->c);
 	ut_fuse_end(self->fuse);
 	ut_close(&self->s);
 }
@@ -206,7 +194,7 @@ TEST_F(fault, brought_elsewhere)
 	if (self->nr_cpus < 2)
 		SKIP(return, "needs two CPUs");
 	EXPECT_EQ(self->cpus[0], self->sample->cpu);
-	ASSERT_EQ(0, pin_to(self->c.pid, self->cpus[1]));
+	ASSERT_EQ(0, ut_pin(self->c.pid, self->cpus[1]));
 	serve(self->fuse, self->task);
 	ASSERT_EQ(0, ut_stop(&self->s));
 	r = ut_sample(&self->s, self->enter, self->c.pid, 0);
@@ -274,7 +262,6 @@ TEST_F(fault, killed)
 				expected(false)));
 	EXPECT_EQ(1, ut_count(&self->s, PERF_RECORD_EXIT, self->c.pid));
 	EXPECT_EQ(0, ut_check(&self->s, UT_ALLOW_AGAIN));
-	self->c.pid = 0;
 }
 
 int main(int argc, char **argv)

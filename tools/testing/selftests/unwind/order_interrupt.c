@@ -6,12 +6,10 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 #include "../kselftest_harness.h"
 #include "unwind_test.h"
@@ -43,45 +41,21 @@ static void make_chain(unsigned int frames, struct ut_stack *st)
 
 struct caller {
 	int		cpu;
-	unsigned int	pause_us;	/* the pause of the task that preempts it */
 	unsigned long	calls, allowed;
 };
-
-static void pin_to(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		_exit(99);
-}
 
 static void call_on(void *arg)
 {
 	struct caller *c = arg;
 
-	pin_to(c->cpu);
+	if (ut_pin(0, c->cpu))
+		_exit(99);
 	for (;;) {
 		while (c->calls == UT_READ(c->allowed))
 			;
 		ut_syscall_on((unsigned long)chain, (unsigned long)chain, __NR_getppid, 0, 0, 0);
 		__atomic_add_fetch(&c->calls, 1, __ATOMIC_RELEASE);
 	}
-}
-
-/* A task that takes the caller's CPU again and again. */
-static void preempts(void *arg)
-{
-	struct sched_param param = { .sched_priority = 1 };
-	struct caller *c = arg;
-	struct timespec ts = { .tv_nsec = c->pause_us * 1000 };
-
-	pin_to(c->cpu);
-	if (sched_setscheduler(0, SCHED_FIFO, &param))
-		_exit(99);
-	for (;;)
-		nanosleep(&ts, NULL);
 }
 
 FIXTURE(interrupt) {
@@ -116,22 +90,13 @@ FIXTURE_SETUP(interrupt)
 	ASSERT_NE(NULL, self->caller);
 	self->caller->cpu = cpus[nr - 1];
 	/* The interrupts come from this process, on another CPU. */
-	pin_to(cpus[0]);
-}
-
-static void end_child(struct ut_child *c)
-{
-	if (c->pid > 0) {
-		kill(c->pid, SIGKILL);
-		ut_wait(c);
-	}
-	c->pid = 0;
+	ASSERT_EQ(0, ut_pin(0, cpus[0]));
 }
 
 FIXTURE_TEARDOWN(interrupt)
 {
-	end_child(&self->c);
-	end_child(&self->other);
+	ut_end_child(&self->c);
+	ut_end_child(&self->other);
 	ut_close(&self->s);
 	ut_write_sysctl(MAX_STACK, self->max);
 }
@@ -364,12 +329,12 @@ TEST(own_stack)
 /* Another task wants the CPU while the stack is walked. */
 TEST_F_TIMEOUT(interrupt, preemption_in_the_walk, 200)
 {
+	struct ut_preemptor p = { .cpu = self->caller->cpu, .pause_us = 500 };
 	unsigned long samples = 0;
 	unsigned int round;
 
 	make_chain(MOST_FRAMES, NULL);
-	self->caller->pause_us = 500;
-	ASSERT_EQ(0, ut_fork(&self->other, preempts, self->caller));
+	ASSERT_EQ(0, ut_fork(&self->other, ut_preempt, &p));
 	ASSERT_EQ(0, watch(&self->s, &self->c, self->caller, variant->per_cpu, MOST_FRAMES));
 	ASSERT_EQ(0, ut_go(&self->other));
 	ASSERT_EQ(0, ut_go(&self->c));

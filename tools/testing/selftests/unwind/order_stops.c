@@ -105,8 +105,7 @@ FIXTURE_SETUP(within_a_stop)
 
 FIXTURE_TEARDOWN(within_a_stop)
 {
-	kill(self->c.pid, SIGKILL);
-	ut_wait(&self->c);
+	ut_end_child(&self->c);
 	ut_close(&self->s);
 	if (self->freezer.group[0])
 		ut_cgroup_end(&self->freezer);
@@ -258,8 +257,7 @@ TEST(frozen_again_and_again)
 			TH_LOG("round %u", i);
 		ut_forget(&s);
 	}
-	kill(c.pid, SIGKILL);
-	ut_wait(&c);
+	ut_end_child(&c);
 	ut_cgroup_end(&group);
 	ut_close(&s);
 }

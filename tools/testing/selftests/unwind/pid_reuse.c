@@ -126,8 +126,7 @@ FIXTURE_TEARDOWN(pid_reuse)
 {
 	/* For a child that calls prctl() only after the parent has died. */
 	__atomic_store_n(&self->sh->over, 1, __ATOMIC_SEQ_CST);
-	kill(self->c.pid, SIGKILL);
-	ut_wait(&self->c);
+	ut_end_child(&self->c);
 	ut_close(&self->s);
 }
 

@@ -121,8 +121,7 @@ FIXTURE_SETUP(sessions)
 
 FIXTURE_TEARDOWN(sessions)
 {
-	kill(self->tc.pid, SIGKILL);
-	ut_wait(&self->tc);
+	ut_end_child(&self->tc);
 }
 
 static int start(struct profiler *p, struct ut_child *c)

@@ -16,7 +16,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include "../kselftest_harness.h"
 #include "unwind_table.h"
@@ -55,18 +54,9 @@ FIXTURE_SETUP(places)
 	ASSERT_EQ(0, ut_load_section(self->fd, self->code.base, &self->section));
 }
 
-static void end_child(struct ut_child *c)
-{
-	if (c->pid > 0) {
-		kill(c->pid, SIGKILL);
-		ut_wait(c);
-	}
-	c->pid = 0;
-}
-
 FIXTURE_TEARDOWN(places)
 {
-	end_child(&self->c);
+	ut_end_child(&self->c);
 	ut_close(&self->s);
 	close(self->fd);
 	ut_code_free(&self->code);
@@ -122,16 +112,6 @@ TEST_F(places, asleep)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-static void pin_to(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		_exit(99);
-}
-
 static void long_calls(void *arg)
 {
 	static char buf[1 << 20];
@@ -143,21 +123,9 @@ static void long_calls(void *arg)
 
 static void ladder_long_calls(void *arg)
 {
-	pin_to(((struct shared *)arg)->cpu);
-	ut_ladder(3, long_calls, arg);
-}
-
-/* A task that takes the CPU again and again. */
-static void preempts(void *arg)
-{
-	struct sched_param param = { .sched_priority = 1 };
-	struct timespec ts = { .tv_nsec = 2000000 };
-
-	pin_to(((struct shared *)arg)->cpu);
-	if (sched_setscheduler(0, SCHED_FIFO, &param))
+	if (ut_pin(0, ((struct shared *)arg)->cpu))
 		_exit(99);
-	for (;;)
-		nanosleep(&ts, NULL);
+	ut_ladder(3, long_calls, arg);
 }
 
 /* How often was the task preempted in a call? Then the call's record is right ahead. */
@@ -177,13 +145,15 @@ static unsigned int preemptions(struct ut_session *s)
 
 TEST_F(places, preempted)
 {
+	struct ut_preemptor p = { .pause_us = 2000 };
 	int cpus[UT_MAX_CPUS];
 	struct ut_child other;
 	struct ut_rec *r;
 	unsigned int i;
 
-	self->sh->cpu = cpus[ut_online_cpus(cpus, UT_MAX_CPUS) - 1];
-	ASSERT_EQ(0, ut_fork(&other, preempts, self->sh));
+	p.cpu = cpus[ut_online_cpus(cpus, UT_MAX_CPUS) - 1];
+	self->sh->cpu = p.cpu;
+	ASSERT_EQ(0, ut_fork(&other, ut_preempt, &p));
 	watch(_metadata, self, ladder_long_calls, "getrandom", false);
 	go(_metadata, self);
 	ASSERT_EQ(0, ut_go(&other));
@@ -196,7 +166,7 @@ TEST_F(places, preempted)
 		EXPECT_TRUE(ut_stack_is(&self->s, r, &self->sh->st[0])) TH_LOG("call %u", i);
 	EXPECT_LE(PREEMPTIONS, i);
 	EXPECT_EQ(0, ut_check(&self->s, 0));
-	end_child(&other);
+	ut_end_child(&other);
 }
 
 /* The call ends the image, with 7. @event is sampled in it. */
@@ -208,7 +178,6 @@ static void last_call(struct __test_metadata *_metadata, FIXTURE_DATA(places) * 
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, event, self->c.pid, 0),
 				&self->sh->st[0]));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
-	self->c.pid = 0;
 }
 
 TEST_F(places, exit)
@@ -283,7 +252,6 @@ TEST_F(places, moved)
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
 				&self->sh->st[0]));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
-	self->c.pid = 0;
 
 	close(opts.pid);
 	close(to);
@@ -305,7 +273,6 @@ static void expect_two(struct __test_metadata *_metadata, FIXTURE_DATA(places) *
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 1, self->c.pid, 0),
 				&self->sh->st[2]));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
-	self->c.pid = 0;
 }
 
 /* The child, too, returns by the code. */

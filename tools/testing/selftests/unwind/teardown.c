@@ -2,7 +2,6 @@
 /*
  * K5, K20: events disabled, closed and unmapped with stacks pending.
  */
-#include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -61,8 +60,7 @@ FIXTURE_SETUP(teardown)
 
 FIXTURE_TEARDOWN(teardown)
 {
-	kill(self->c.pid, SIGKILL);
-	ut_wait(&self->c);
+	ut_end_child(&self->c);
 }
 
 /*
@@ -231,13 +229,10 @@ TEST_F(teardown, own_disable)
 {
 	unsigned int round, ring, last;
 	int cpus[UT_MAX_CPUS];
-	cpu_set_t set;
 
 	ASSERT_EQ(0, kill(self->c.pid, SIGSTOP));
 	ASSERT_LT(0, ut_online_cpus(cpus, UT_MAX_CPUS));
-	CPU_ZERO(&set);
-	CPU_SET(cpus[0], &set);
-	ASSERT_EQ(0, sched_setaffinity(0, sizeof(set), &set));
+	ASSERT_EQ(0, ut_pin(0, cpus[0]));
 	for (round = 0; round < 2 * 3; round++) {
 		struct ut_opts opts = { .per_cpu = round % 3 };
 		struct ut_session s;

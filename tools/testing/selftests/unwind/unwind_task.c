@@ -52,6 +52,26 @@ int ut_fifo(void)
 	return sched_setscheduler(0, SCHED_FIFO, &param);
 }
 
+int ut_pin(pid_t pid, int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return sched_setaffinity(pid, sizeof(set), &set);
+}
+
+void ut_preempt(void *arg)
+{
+	const struct ut_preemptor *p = arg;
+	struct timespec ts = { .tv_nsec = p->pause_us * 1000 };
+
+	if (ut_pin(0, p->cpu) || ut_fifo())
+		_exit(99);
+	for (;;)
+		nanosleep(&ts, NULL);
+}
+
 int ut_set_online(int cpu, bool on)
 {
 	char path[128];
@@ -184,7 +204,16 @@ int ut_wait(struct ut_child *c)
 		status = -1;
 	close(c->go);
 	close(c->out);
+	c->go = -1;
 	return status;
+}
+
+void ut_end_child(struct ut_child *c)
+{
+	if (c->go <= 0)
+		return;
+	kill(c->pid, SIGKILL);
+	ut_wait(c);
 }
 
 int ut_wait_gone(struct ut_child *c)

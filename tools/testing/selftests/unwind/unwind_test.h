@@ -144,6 +144,17 @@ long ut_sleeps(void);
 /* SCHED_FIFO: from here on only the kernel's threads of a higher priority preempt the caller. */
 int ut_fifo(void);
 
+/* Keep a task on one CPU. 0 is the caller. Returns 0, or another value if that is not possible. */
+int ut_pin(pid_t pid, int cpu);
+
+/* For ut_fork(): the child takes this CPU again and again. */
+struct ut_preemptor {
+	int		cpu;
+	unsigned int	pause_us;
+};
+
+void ut_preempt(void *arg);
+
 /* Take a CPU offline or online. Returns 0, or another value if that is not possible. */
 int ut_set_online(int cpu, bool on);
 
@@ -333,7 +344,7 @@ void *ut_fuse_map(const struct ut_fuse *f, int prot, int flags);
 
 struct ut_child {
 	pid_t	pid;
-	int	go;		/* write end */
+	int	go;		/* write end; -1 when the child has ended */
 	int	out;		/* read end; the child writes to ut_out */
 };
 
@@ -351,6 +362,8 @@ pid_t ut_start_32(int *in, int *out);
 int ut_write_all(int fd, const void *buf, size_t size);
 int ut_wait(struct ut_child *c);	/* returns the status of waitpid() */
 int ut_wait_gone(struct ut_child *c);	/* the same, or -1 after ten seconds */
+/* Kill the child, unless it has not been started or has ended. */
+void ut_end_child(struct ut_child *c);
 /* Let the child run from ut_enable() to its end, then ut_stop(). Returns like ut_wait(). */
 int ut_profile_child(struct ut_session *s, struct ut_child *c);
 

@@ -28,15 +28,6 @@ struct task {
 	unsigned long	rounds;
 };
 
-static int pin_to(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	return sched_setaffinity(0, sizeof(set), &set);
-}
-
 static void wake_and_sleep(void *arg)
 {
 	struct task *t = arg;
@@ -51,7 +42,7 @@ static void ladder_wake_and_sleep(void *arg)
 {
 	struct task *t = arg;
 
-	if (!pin_to(t->cpu))
+	if (!ut_pin(0, t->cpu))
 		ut_ladder(t->depth, wake_and_sleep, t);
 }
 
@@ -67,7 +58,6 @@ FIXTURE_SETUP(window)
 	int cpus[UT_MAX_CPUS], fds[2][2], i;
 	unsigned int nr = ut_online_cpus(cpus, UT_MAX_CPUS);
 
-	memset(self->c, 0, sizeof(self->c));
 	self->cpu = cpus[nr - 1];
 	self->task = ut_shared(2 * sizeof(*self->task));
 	ASSERT_NE(NULL, self->task);
@@ -80,20 +70,15 @@ FIXTURE_SETUP(window)
 		self->task[i].depth = 4 + 3 * i;
 		ASSERT_EQ(0, ut_fork(&self->c[i], ladder_wake_and_sleep, &self->task[i]));
 	}
-	ASSERT_EQ(0, pin_to(cpus[0]));
+	ASSERT_EQ(0, ut_pin(0, cpus[0]));
 }
 
 static void end_children(struct ut_child *c)
 {
 	int i;
 
-	for (i = 0; i < 2; i++) {
-		if (c[i].pid > 0) {
-			kill(c[i].pid, SIGKILL);
-			ut_wait(&c[i]);
-		}
-		c[i].pid = 0;
-	}
+	for (i = 0; i < 2; i++)
+		ut_end_child(&c[i]);
 }
 
 FIXTURE_TEARDOWN(window)
@@ -471,8 +456,7 @@ FIXTURE_SETUP(at_the_entry)
 
 FIXTURE_TEARDOWN(at_the_entry)
 {
-	kill(self->c.pid, SIGKILL);
-	ut_wait(&self->c);
+	ut_end_child(&self->c);
 	ut_close(&self->s);
 }
 
