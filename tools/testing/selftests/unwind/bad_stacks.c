@@ -316,28 +316,18 @@ TEST_F(bad_stacks, kernel_memory)
 	ut_write_sysctl("/proc/sys/fs/file-max", before);
 }
 
-static __u64 seed;
-
-static __u64 rnd(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
-}
-
 static unsigned long some_address(unsigned long start)
 {
-	switch (rnd() % 28) {
-	case 0: return (rnd() & 1) * (rnd() % (2 * PAGE));
-	case 1: return rnd();
-	case 2: return rnd() % task_size;
-	case 3: return 0xffff800000000000UL | rnd();
-	case 4: return UT_VSYSCALL_START + rnd() % PAGE;
-	case 5: return task_size - 16 + rnd() % 32;
-	case 6: return start + rnd() % (PAGES * PAGE);
-	case 7: return start + PAGES * PAGE - rnd() % 32;
-	default: return start + (rnd() % (PAGES * PAGE) & ~7UL);
+	switch (ut_rnd() % 28) {
+	case 0: return (ut_rnd() & 1) * (ut_rnd() % (2 * PAGE));
+	case 1: return ut_rnd();
+	case 2: return ut_rnd() % task_size;
+	case 3: return 0xffff800000000000UL | ut_rnd();
+	case 4: return UT_VSYSCALL_START + ut_rnd() % PAGE;
+	case 5: return task_size - 16 + ut_rnd() % 32;
+	case 6: return start + ut_rnd() % (PAGES * PAGE);
+	case 7: return start + PAGES * PAGE - ut_rnd() % 32;
+	default: return start + (ut_rnd() % (PAGES * PAGE) & ~7UL);
 	}
 }
 
@@ -347,22 +337,22 @@ static unsigned long some_address(unsigned long start)
  */
 static unsigned long generate(unsigned long *mem)
 {
-	unsigned long start = (unsigned long)mem, page = rnd() % PAGES, i;
+	unsigned long start = (unsigned long)mem, page = ut_rnd() % PAGES, i;
 
 	mprotect(mem, PAGES * PAGE, PROT_READ | PROT_WRITE);
 	for (i = 0; i < PAGES * PAGE / 8; i++) {
 		unsigned long here = start + i * 8;
 
-		if (rnd() % 64 == 0)
+		if (ut_rnd() % 64 == 0)
 			mem[i] = some_address(start);
-		else if (rnd() % 32 == 0)
+		else if (ut_rnd() % 32 == 0)
 			mem[i] = here + 8;	/* half a record */
 		else if (i % 2)
-			mem[i] = 0x400000 + rnd() % 0x100000;
+			mem[i] = 0x400000 + ut_rnd() % 0x100000;
 		else
-			mem[i] = here + 16 * (1 + rnd() % 16);
+			mem[i] = here + 16 * (1 + ut_rnd() % 16);
 	}
-	if (rnd() % 2)
+	if (ut_rnd() % 2)
 		return 0;
 	mprotect((char *)mem + page * PAGE, PAGE, PROT_NONE);
 	return 1UL << page;
@@ -371,8 +361,8 @@ static unsigned long generate(unsigned long *mem)
 /* Choose the start of a walk. */
 static void some_start(unsigned long start, unsigned long *sp, unsigned long *fp)
 {
-	*fp = rnd() % 4 ? start + (rnd() % (PAGES * PAGE) & ~15UL) : some_address(start);
-	*sp = rnd() % 4 ? *fp - (rnd() % 256 & ~7UL) : some_address(start);
+	*fp = ut_rnd() % 4 ? start + (ut_rnd() % (PAGES * PAGE) & ~15UL) : some_address(start);
+	*sp = ut_rnd() % 4 ? *fp - (ut_rnd() % 256 & ~7UL) : some_address(start);
 }
 
 /* Thousands of generated stacks. */
@@ -381,7 +371,7 @@ TEST_F_TIMEOUT(bad_stacks, generated, 280)
 	unsigned long holes = 0, sp, fp, n, deep = 0;
 	struct ut_stack want;
 
-	seed = 0x9e3779b97f4a7c15ULL;
+	ut_seed = 0x9e3779b97f4a7c15ULL;
 	for (n = 0; n < 4000; n++) {
 		if (n % 16 == 0)
 			holes = generate(self->mem);
@@ -473,7 +463,7 @@ TEST_F_TIMEOUT(bad_stacks, generated_asleep, 280)
 
 	ASSERT_EQ(0, sleeper_begin(&z));
 
-	seed = 0xd1342543de82ef95ULL;
+	ut_seed = 0xd1342543de82ef95ULL;
 	for (n = 0; n < nr; n++) {
 		if (n % 16 == 0)
 			holes = generate(self->mem);

@@ -21,16 +21,6 @@ struct stack32 {
 	unsigned int	cs_base, ss_base;
 };
 
-static __u64 seed;
-
-static __u64 rnd(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
-}
-
 /*
  * 32-bit stacks. The process enters a 32-bit code segment, either the kernel's or one in
  * the LDT with a base, makes a 32-bit system call, and returns to 64-bit code.
@@ -138,14 +128,14 @@ static void model_32(struct ut_stack *st, const struct stack32 *s, unsigned long
 
 static __u32 some_address_32(__u32 start)
 {
-	switch (rnd() % 16) {
-	case 0: return (rnd() & 1) * (rnd() % (2 * PAGE));
-	case 1: return rnd();
-	case 2: return -1U - rnd() % 32;
-	case 3: return start + rnd() % (PAGES * PAGE);
-	case 4: return start + PAGES * PAGE - rnd() % 16;
-	case 5: return -BASE32 + rnd() % (2 * PAGE);
-	default: return start + (rnd() % (PAGES * PAGE) & ~3UL);
+	switch (ut_rnd() % 16) {
+	case 0: return (ut_rnd() & 1) * (ut_rnd() % (2 * PAGE));
+	case 1: return ut_rnd();
+	case 2: return -1U - ut_rnd() % 32;
+	case 3: return start + ut_rnd() % (PAGES * PAGE);
+	case 4: return start + PAGES * PAGE - ut_rnd() % 16;
+	case 5: return -BASE32 + ut_rnd() % (2 * PAGE);
+	default: return start + (ut_rnd() % (PAGES * PAGE) & ~3UL);
 	}
 }
 
@@ -211,22 +201,22 @@ FIXTURE_TEARDOWN(bad_stacks_32)
 
 static unsigned long generate_32(__u32 *mem, const struct stack32 *seg)
 {
-	unsigned long start = (unsigned long)mem, page = rnd() % PAGES, i;
+	unsigned long start = (unsigned long)mem, page = ut_rnd() % PAGES, i;
 
 	mprotect(mem, PAGES * PAGE, PROT_READ | PROT_WRITE);
 	for (i = 0; i < PAGES * PAGE / 4; i++) {
 		__u32 here = start + i * 4;
 
-		if (rnd() % 64 == 0)
+		if (ut_rnd() % 64 == 0)
 			mem[i] = some_address_32(start) - seg->ss_base;
-		else if (rnd() % 32 == 0)
+		else if (ut_rnd() % 32 == 0)
 			mem[i] = here + 4 - seg->ss_base;
 		else if (i % 2)
-			mem[i] = 0x400000 + rnd() % 0x100000;
+			mem[i] = 0x400000 + ut_rnd() % 0x100000;
 		else
-			mem[i] = here + 8 * (1 + rnd() % 16) - seg->ss_base;
+			mem[i] = here + 8 * (1 + ut_rnd() % 16) - seg->ss_base;
 	}
-	if (rnd() % 2)
+	if (ut_rnd() % 2)
 		return 0;
 	mprotect((char *)mem + page * PAGE, PAGE, PROT_NONE);
 	return 1UL << page;
@@ -234,8 +224,8 @@ static unsigned long generate_32(__u32 *mem, const struct stack32 *seg)
 
 static void some_start_32(unsigned long start, const struct stack32 *seg, __u32 *sp, __u32 *fp)
 {
-	*fp = rnd() % 4 ? start + (rnd() % (PAGES * PAGE) & ~7UL) : some_address_32(start);
-	*sp = rnd() % 4 ? *fp - (rnd() % 256 & ~3UL) : some_address_32(start);
+	*fp = ut_rnd() % 4 ? start + (ut_rnd() % (PAGES * PAGE) & ~7UL) : some_address_32(start);
+	*sp = ut_rnd() % 4 ? *fp - (ut_rnd() % 256 & ~3UL) : some_address_32(start);
 	*sp -= seg->ss_base;
 	*fp -= seg->ss_base;
 }
@@ -247,7 +237,7 @@ TEST_F_TIMEOUT(bad_stacks_32, generated, 280)
 	struct ut_stack want;
 	__u32 sp, fp;
 
-	seed = 0x2545f4914f6cdd1dULL;
+	ut_seed = 0x2545f4914f6cdd1dULL;
 	for (n = 0; n < 4000; n++) {
 		if (n % 16 == 0)
 			holes = generate_32(self->mem, seg);

@@ -10,7 +10,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/bpf.h>
 #include <stdlib.h>
 #include <string.h>
@@ -400,38 +399,12 @@ static ut_noinline void probed(void *arg)
 	asm volatile(".globl bpf_probed\nbpf_probed: nop" : : : "memory");
 }
 
-/* The offset of the probe in the file of this program. */
-static __u64 probe_offset(char *path)
-{
-	unsigned long start, end, off, addr = (unsigned long)bpf_probed;
-	char line[PATH_MAX + 256];
-	__u64 offset = 0;
-	FILE *f = fopen("/proc/self/maps", "r");
-
-	while (f && !offset && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%lx-%lx %*s %lx %*s %*s %4095s", &start, &end, &off,
-			   path) == 4 && addr >= start && addr < end)
-			offset = addr - start + off;
-	}
-	if (f)
-		fclose(f);
-	return offset;
-}
-
-static int probe_self(struct ut_session *s)
-{
-	char path[PATH_MAX];
-	__u64 offset = probe_offset(path);
-
-	return offset ? ut_add_probe(s, "uprobe", path, offset, false) : -1;
-}
-
 /* Put two events on the probe, and the program on one of them. */
 static bool probe_and_run(struct ut_session *s, int prog, struct ut_stack *st, int *probe,
 			  int *with_prog)
 {
-	*probe = probe_self(s);
-	*with_prog = probe_self(s);
+	*probe = ut_add_own_probe(s, bpf_probed, false);
+	*with_prog = ut_add_own_probe(s, bpf_probed, false);
 	return prog >= 0 && *probe >= 0 && *with_prog >= 0 &&
 	       !ioctl(s->event[*with_prog].fd[0], PERF_EVENT_IOC_SET_BPF, prog) &&
 	       !ut_enable(s) && !ut_ladder(6, probed, st) && !ut_disable(s);

@@ -20,16 +20,7 @@
 #include "../kselftest.h"
 #include "unwind_table.h"
 
-static __u64 rnd_state;
 static int stop;
-
-static __u64 rnd(void)
-{
-	rnd_state ^= rnd_state << 13;
-	rnd_state ^= rnd_state >> 7;
-	rnd_state ^= rnd_state << 17;
-	return rnd_state;
-}
 
 /* Values at the edge of something. */
 static __u64 edge(void)
@@ -40,29 +31,29 @@ static __u64 edge(void)
 		0x7fffffffffffffffULL, 0x8000000000000000ULL, -1ULL,
 	};
 
-	return edges[rnd() % (sizeof(edges) / sizeof(*edges))] + rnd() % 3 - 1;
+	return edges[ut_rnd() % (sizeof(edges) / sizeof(*edges))] + ut_rnd() % 3 - 1;
 }
 
 static void mutate(struct ut_section *s)
 {
-	unsigned int n = 1 + rnd() % 4;
+	unsigned int n = 1 + ut_rnd() % 4;
 
 	while (n--) {
-		size_t at = rnd() % s->size, size = 1 << rnd() % 4;
+		size_t at = ut_rnd() % s->size, size = 1 << ut_rnd() % 4;
 		/* Half of them in the header and the index. */
-		__u64 value = rnd() % 4 ? edge() : rnd();
+		__u64 value = ut_rnd() % 4 ? edge() : ut_rnd();
 
-		if (rnd() % 2)
+		if (ut_rnd() % 2)
 			at %= 64;
 		if (at + size > s->size)
 			size = 1;
-		if (rnd() % 4)
+		if (ut_rnd() % 4)
 			memcpy(s->data + at, &value, size);
 		else
-			s->data[at] ^= 1 << rnd() % 8;
+			s->data[at] ^= 1 << ut_rnd() % 8;
 	}
-	if (!(rnd() % 16))
-		s->size = rnd() % s->size;
+	if (!(ut_rnd() % 16))
+		s->size = ut_rnd() % s->size;
 }
 
 static void *others(void *arg)
@@ -157,7 +148,7 @@ int main(int argc, char **argv)
 		ksft_exit_skip("needs root: CAP_PERFMON, and tracepoints\n");
 	ksft_set_plan(2);
 	ksft_print_msg("seed %llu\n", seed);
-	rnd_state = seed * 0x9e3779b97f4a7c15ULL | 1;
+	ut_seed = seed * 0x9e3779b97f4a7c15ULL | 1;
 	if (ut_code_new(&code, NULL))
 		ksft_exit_fail_msg("no code\n");
 	run(&code, seconds);

@@ -156,29 +156,6 @@ static bool completed(struct ring *r, unsigned int nr)
 	return false;
 }
 
-/* The thread of this process whose name begins with @prefix. */
-static pid_t thread_named(const char *prefix)
-{
-	char path[64], comm[32];
-	struct dirent *d;
-	pid_t tid, found = 0;
-	FILE *f;
-	DIR *dir = opendir("/proc/self/task");
-
-	while (dir && (d = readdir(dir))) {
-		tid = atoi(d->d_name);
-		snprintf(path, sizeof(path), "/proc/self/task/%d/comm", tid);
-		f = fopen(path, "r");
-		if (f && fgets(comm, sizeof(comm), f) && !strncmp(comm, prefix, strlen(prefix)))
-			found = tid;
-		if (f)
-			fclose(f);
-	}
-	if (dir)
-		closedir(dir);
-	return found;
-}
-
 TEST_F(kthreads, io_uring_worker)
 {
 	struct ring r;
@@ -194,7 +171,7 @@ TEST_F(kthreads, io_uring_worker)
 	ASSERT_EQ(1, syscall(__NR_io_uring_enter, r.fd, 1, 0, 0, NULL, 0));
 	for (i = 0; i < 10000 && !worker; i++) {
 		usleep(1000);
-		worker = thread_named("iou-wrk");
+		worker = ut_thread_named("iou-wrk");
 	}
 	ASSERT_NE(0, worker);
 	ASSERT_TRUE(ut_wait_state(worker, "S"));
@@ -220,7 +197,7 @@ TEST_F(kthreads, io_uring_sqpoll)
 	ASSERT_EQ(0, ring_setup(&r, IORING_SETUP_SQPOLL)) TH_LOG("%s", strerror(errno));
 	for (i = 0; i < 10000 && !poller; i++) {
 		usleep(1000);
-		poller = thread_named("iou-sqp");
+		poller = ut_thread_named("iou-sqp");
 	}
 	ASSERT_NE(0, poller);
 	ASSERT_EQ(1, write(fds[1], "x", 1));

@@ -6,13 +6,11 @@
  * samples in the call have the same cookie, or, after several hand-outs, an immediate
  * stack. A sample of the guest does not have the user stack of the thread.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kvm.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -581,28 +579,6 @@ TEST_F(kvm, signal_ends_the_run)
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
-/* The thread of this process that KVM has created for itself. */
-static pid_t worker(void)
-{
-	DIR *dir = opendir("/proc/self/task");
-	char path[64], comm[32];
-	struct dirent *d;
-	pid_t found = 0;
-	FILE *f;
-
-	while (dir && (d = readdir(dir))) {
-		snprintf(path, sizeof(path), "/proc/self/task/%d/comm", atoi(d->d_name));
-		f = fopen(path, "r");
-		if (f && fgets(comm, sizeof(comm), f) && !strncmp(comm, "kvm-", 4))
-			found = atoi(d->d_name);
-		if (f)
-			fclose(f);
-	}
-	if (dir)
-		closedir(dir);
-	return found;
-}
-
 /* A worker of KVM uses the memory of the process, and has no user stack. */
 TEST_F(kvm, worker_without_user_stack)
 {
@@ -618,10 +594,10 @@ TEST_F(kvm, worker_without_user_stack)
 	ASSERT_EQ(0, ut_open(&self->s, &all));
 	tp = ut_add_tracepoint(&self->s, "sched", "sched_switch");
 	ASSERT_EQ(0, ut_enable(&self->s));
-	/* The first run creates it. */
+	/* The first run creates the worker. */
 	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
 	ASSERT_EQ(0, c.ret);
-	tid = worker();
+	tid = ut_thread_named("kvm-");
 	ASSERT_NE(0, tid);
 	ASSERT_TRUE(wait_asleep(tid));
 	ASSERT_EQ(0, ut_stop(&self->s));

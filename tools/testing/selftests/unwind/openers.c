@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -21,54 +20,15 @@
 #define NEW_IMAGE	"--new-image"
 #define NEW_PROFILER	"--new-profiler"
 
-/* The profiled task. It makes a round of system calls when the test tells it to. */
-struct target {
-	struct ut_stack	ppid, uid;
-	int	rounds, done;
-	pid_t		pid;
-};
-
-static void target_calls(void *arg)
-{
-	struct target *t = arg;
-
-	ut_syscall0(&t->ppid, __NR_getppid);
-	ut_syscall0(&t->uid, __NR_getuid);
-}
-
-static void target(void *arg)
-{
-	struct target *t = arg;
-
-	for (;;) {
-		while (t->done == t->rounds)
-			usleep(1000);
-		ut_ladder(5, target_calls, t);
-		t->done++;
-	}
-}
-
-static void round_of(struct target *t)
-{
-	int want = t->done + 1;
-
-	t->rounds++;
-	while (t->done != want)
-		usleep(1000);
-}
-
 FIXTURE(openers) {
-	struct target *t;
+	struct ut_target *t;
 	struct ut_child tc;
 };
 
 FIXTURE_SETUP(openers)
 {
-	self->t = ut_shared(sizeof(*self->t));
+	self->t = ut_start_target(&self->tc);
 	ASSERT_NE(NULL, self->t);
-	ASSERT_EQ(0, ut_fork(&self->tc, target, self->t));
-	self->t->pid = self->tc.pid;
-	ASSERT_EQ(0, ut_go(&self->tc));
 }
 
 FIXTURE_TEARDOWN(openers)
@@ -157,7 +117,7 @@ TEST_F(openers, opener_is_gone)
 	s.event[0].fd[0] = fds[1];
 	s.event[0].id[0] = o->id;
 	ASSERT_EQ(0, ut_enable(&s));
-	round_of(self->t);
+	ut_round(self->t);
 	ASSERT_EQ(0, ut_stop(&s));
 	EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, 0, self->t->pid, 0), &self->t->ppid));
 	EXPECT_EQ(0, ut_check(&s, 0));
@@ -225,7 +185,7 @@ static int reborn(const char *words)
 	    ut_write_all(from, &byte, 1) || ut_read_all(to, &byte, 1) || ut_stop(&s))
 		return 105;
 	for (e = 0; e < 2; e++) {
-		/* ut_syscall(), target_calls(), the rungs, and the two at the bottom. */
+		/* ut_syscall(), its caller, the rungs, and the two at the bottom. */
 		if (ut_count_samples(&s, e, opts.pid) != 1 ||
 		    ut_user_stack(&s, ut_sample(&s, e, opts.pid, 0), &got) != UT_DEFERRED ||
 		    got.nr != 2 + 5 + 2)
@@ -234,7 +194,7 @@ static int reborn(const char *words)
 	return ut_check(&s, 0) ? 3 : 0;
 }
 
-static void exec_of_the_profiler(struct __test_metadata *_metadata, struct target *t,
+static void exec_of_the_profiler(struct __test_metadata *_metadata, struct ut_target *t,
 				 bool output_first)
 {
 	struct reborn n = { .pid = t->pid, .output_first = output_first };
@@ -247,7 +207,7 @@ static void exec_of_the_profiler(struct __test_metadata *_metadata, struct targe
 	ASSERT_EQ(0, ut_go(&c));
 	close(n.from[1]);
 	ASSERT_EQ(0, ut_read_all(n.from[0], &byte, 1));
-	round_of(t);
+	ut_round(t);
 	ASSERT_EQ(0, ut_write_all(n.to[1], "e", 1));
 	EXPECT_EQ(0, ut_wait(&c) >> 8);
 }
@@ -286,7 +246,7 @@ TEST_F(openers, opened_by_a_thread)
 	/* This event is opened by another thread, and belongs to the same session. */
 	late = ut_add_tracepoint(&s, "syscalls", "sys_enter_getuid");
 	ASSERT_EQ(0, ut_enable(&s));
-	round_of(self->t);
+	ut_round(self->t);
 	ASSERT_EQ(0, ut_stop(&s));
 	EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, 0, self->t->pid, 0), &self->t->ppid));
 	EXPECT_TRUE(ut_stack_is(&s, ut_sample(&s, late, self->t->pid, 0), &self->t->uid));

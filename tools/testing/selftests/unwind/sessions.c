@@ -11,45 +11,9 @@
 
 #define SLOTS		64	/* the number of sessions that do not share records */
 
-/* The profiled task. It makes a round of system calls when the test tells it to. */
-struct target {
-	struct ut_stack	ppid, uid;
-	int	rounds, done;
-	pid_t		pid;
-};
-
-static void target_calls(void *arg)
-{
-	struct target *t = arg;
-
-	ut_syscall0(&t->ppid, __NR_getppid);
-	ut_syscall0(&t->uid, __NR_getuid);
-}
-
-static void target(void *arg)
-{
-	struct target *t = arg;
-
-	for (;;) {
-		while (t->done == t->rounds)
-			usleep(1000);
-		ut_ladder(5, target_calls, t);
-		t->done++;
-	}
-}
-
-static void round_of(struct target *t)
-{
-	int want = t->done + 1;
-
-	t->rounds++;
-	while (t->done != want)
-		usleep(1000);
-}
-
 /* A profiler is a process of its own. It samples one system call of the target. */
 struct profiler {
-	struct target	*t;
+	struct ut_target	*t;
 	const char	*tp;
 	bool		uid;		/* it is getuid(), not getppid() */
 	bool		all;
@@ -102,7 +66,7 @@ static void profile(void *arg)
 #define MANY	(SLOTS + 20)
 
 FIXTURE(sessions) {
-	struct target *t;
+	struct ut_target *t;
 	struct profiler *p;
 	struct ut_child tc;
 	struct ut_child pc[MANY];
@@ -110,13 +74,10 @@ FIXTURE(sessions) {
 
 FIXTURE_SETUP(sessions)
 {
-	self->t = ut_shared(sizeof(*self->t));
+	self->t = ut_start_target(&self->tc);
 	self->p = ut_shared(MANY * sizeof(*self->p));
 	ASSERT_NE(NULL, self->t);
 	ASSERT_NE(NULL, self->p);
-	ASSERT_EQ(0, ut_fork(&self->tc, target, self->t));
-	self->t->pid = self->tc.pid;
-	ASSERT_EQ(0, ut_go(&self->tc));
 }
 
 FIXTURE_TEARDOWN(sessions)
@@ -150,7 +111,7 @@ TEST_F(sessions, different_samples)
 	for (i = 0; i < 2; i++)
 		ASSERT_EQ(0, start(&self->p[i], &self->pc[i]));
 	for (i = 0; i < 5; i++)
-		round_of(self->t);
+		ut_round(self->t);
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
 		EXPECT_EQ(1, self->p[i].result);
@@ -170,7 +131,7 @@ TEST_F(sessions, same_samples)
 		ASSERT_EQ(0, start(&self->p[i], &self->pc[i]));
 	}
 	for (i = 0; i < 5; i++)
-		round_of(self->t);
+		ut_round(self->t);
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
 		EXPECT_EQ(1, self->p[i].result);
@@ -191,7 +152,7 @@ TEST_F(sessions, system_wide_and_task)
 	for (i = 0; i < 2; i++)
 		ASSERT_EQ(0, start(&self->p[i], &self->pc[i]));
 	for (i = 0; i < 5; i++)
-		round_of(self->t);
+		ut_round(self->t);
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
 		EXPECT_EQ(1, self->p[i].result);
@@ -210,14 +171,14 @@ TEST_F(sessions, one_ends)
 		self->p[i] = (struct profiler){ .t = self->t, .tp = "sys_enter_getppid" };
 		ASSERT_EQ(0, start(&self->p[i], &self->pc[i]));
 	}
-	round_of(self->t);
+	ut_round(self->t);
 	ASSERT_EQ(0, finish(&self->p[0], &self->pc[0]));
 	for (i = 0; i < 5; i++)
-		round_of(self->t);
+		ut_round(self->t);
 	/* A third profiler may get the first one's slot, but none of its records. */
 	self->p[2] = (struct profiler){ .t = self->t, .tp = "sys_enter_getuid", .uid = true };
 	ASSERT_EQ(0, start(&self->p[2], &self->pc[2]));
-	round_of(self->t);
+	ut_round(self->t);
 	for (i = 1; i < 3; i++)
 		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
 	for (i = 0; i < 3; i++) {
@@ -250,7 +211,7 @@ TEST_F_TIMEOUT(sessions, more_than_slots, 200)
 		ASSERT_EQ(0, start(&self->p[i], &self->pc[i])) TH_LOG("profiler %d", i);
 	}
 	for (i = 0; i < 3; i++)
-		round_of(self->t);
+		ut_round(self->t);
 	for (i = 0; i < MANY; i++) {
 		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
 		EXPECT_EQ(1, self->p[i].result) TH_LOG("profiler %d", i);
@@ -267,7 +228,7 @@ TEST_F_TIMEOUT(sessions, more_than_slots, 200)
 			.tp = i % 2 ? "sys_enter_getuid" : "sys_enter_getppid" };
 		ASSERT_EQ(0, start(&self->p[i], &self->pc[i]));
 	}
-	round_of(self->t);
+	ut_round(self->t);
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
 		EXPECT_EQ(1, self->p[i].result);
@@ -290,7 +251,7 @@ TEST_F_TIMEOUT(sessions, come_and_go, 200)
 	for (i = 0; i < SLOTS; i++) {
 		*p = (struct profiler){ .t = self->t, .tp = "sys_enter_getuid", .uid = true };
 		ASSERT_EQ(0, start(p, &self->pc[1])) TH_LOG("profiler %d", i);
-		round_of(self->t);
+		ut_round(self->t);
 		ASSERT_EQ(0, finish(p, &self->pc[1]));
 		EXPECT_EQ(1, p->result) TH_LOG("profiler %d", i);
 		EXPECT_EQ(1, p->deferred) TH_LOG("profiler %d", i);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The profilers of the stress program, and their checks. */
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,18 +225,6 @@ static void check_sample(struct profiler *p, struct ut_rec *r)
 		bad("stack of another system call", r);
 }
 
-static int by_cookie(const void *a, const void *b)
-{
-	const struct ut_rec *ra = *(struct ut_rec * const *)a;
-	const struct ut_rec *rb = *(struct ut_rec * const *)b;
-
-	if (ra->tid != rb->tid)
-		return ra->tid < rb->tid ? -1 : 1;
-	if (ra->cookie != rb->cookie)
-		return ra->cookie < rb->cookie ? -1 : 1;
-	return ra < rb ? -1 : ra > rb;
-}
-
 /* Check all samples and records of one (tid, cookie). The records have the same stack. */
 static void check_group(struct profiler *p, struct ut_rec **g, size_t nr)
 {
@@ -313,7 +302,7 @@ static void account(struct profiler *p, bool ended)
 		if (r->cookie)
 			list[nr++] = r;
 	}
-	qsort(list, nr, sizeof(*list), by_cookie);
+	qsort(list, nr, sizeof(*list), ut_cmp_cookie);
 	for (first = 0, i = 1; i <= nr; i++) {
 		if (i < nr && list[i]->tid == list[first]->tid &&
 		    list[i]->cookie == list[first]->cookie)
@@ -459,26 +448,9 @@ void session(void)
 	reap_all();
 }
 
-/* The offset of a function in the file of this program. */
-static unsigned long file_offset(void *fn)
-{
-	unsigned long start, end, off, at = (unsigned long)fn, found = 0;
-	char line[8192];
-	FILE *f;
-
-	f = fopen("/proc/self/maps", "r");
-	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%lx-%lx %*s %lx", &start, &end, &off) == 3 &&
-		    at >= start && at < end)
-			found = at - start + off;
-	}
-	if (f)
-		fclose(f);
-	return found;
-}
-
 void prepare_sessions(void)
 {
+	char path[PATH_MAX];
 	unsigned int i;
 	long val;
 
@@ -489,6 +461,6 @@ void prepare_sessions(void)
 	}
 	if (!ut_read_sysctl("/sys/bus/event_source/devices/uprobe/type", &val))
 		uprobe_type = val;
-	probe_offset = file_offset(probed);
+	probe_offset = ut_file_offset(probed, path);
 	task_size = ut_task_size();
 }

@@ -46,7 +46,7 @@ static int check_record(struct ut_rec *r)
 	return bad;
 }
 
-static int cmp_cookie(const void *a, const void *b)
+int ut_cmp_cookie(const void *a, const void *b)
 {
 	const struct ut_rec *ra = *(struct ut_rec * const *)a;
 	const struct ut_rec *rb = *(struct ut_rec * const *)b;
@@ -277,7 +277,7 @@ int ut_check(struct ut_session *s, unsigned int allow)
 		if (r->cookie)
 			list[nr++] = r;
 	}
-	qsort(list, nr, sizeof(*list), cmp_cookie);
+	qsort(list, nr, sizeof(*list), ut_cmp_cookie);
 	for (first = 0, i = 1; i <= nr; i++) {
 		if (i < nr && list[i]->tid == list[first]->tid &&
 		    list[i]->cookie == list[first]->cookie)

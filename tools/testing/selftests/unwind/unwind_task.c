@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Child processes and their states, and facts about the system. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -13,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -216,6 +218,45 @@ void ut_end_child(struct ut_child *c)
 	ut_wait(c);
 }
 
+static void target_calls(void *arg)
+{
+	struct ut_target *t = arg;
+
+	ut_syscall0(&t->ppid, __NR_getppid);
+	ut_syscall0(&t->uid, __NR_getuid);
+}
+
+static void target(void *arg)
+{
+	struct ut_target *t = arg;
+
+	for (;;) {
+		while (t->done == t->rounds)
+			usleep(1000);
+		ut_ladder(5, target_calls, t);
+		t->done++;
+	}
+}
+
+struct ut_target *ut_start_target(struct ut_child *c)
+{
+	struct ut_target *t = ut_shared(sizeof(*t));
+
+	if (!t || ut_fork(c, target, t))
+		return NULL;
+	t->pid = c->pid;
+	return ut_go(c) ? NULL : t;
+}
+
+void ut_round(struct ut_target *t)
+{
+	int want = t->done + 1;
+
+	t->rounds++;
+	while (t->done != want)
+		usleep(1000);
+}
+
 int ut_wait_gone(struct ut_child *c)
 {
 	siginfo_t info = {};
@@ -291,6 +332,28 @@ bool ut_wait_state(pid_t tid, const char *states)
 	}
 	ut_diag("task %d is in state %c, wanted one of %s", tid, state, states);
 	return false;
+}
+
+pid_t ut_thread_named(const char *prefix)
+{
+	DIR *dir = opendir("/proc/self/task");
+	char path[64], comm[32];
+	struct dirent *d;
+	pid_t tid, found = 0;
+	FILE *f;
+
+	while (dir && (d = readdir(dir))) {
+		tid = atoi(d->d_name);
+		snprintf(path, sizeof(path), "/proc/self/task/%d/comm", tid);
+		f = fopen(path, "r");
+		if (f && fgets(comm, sizeof(comm), f) && !strncmp(comm, prefix, strlen(prefix)))
+			found = tid;
+		if (f)
+			fclose(f);
+	}
+	if (dir)
+		closedir(dir);
+	return found;
 }
 
 int ut_cgroup(struct ut_cgroup *f, pid_t pid)
@@ -417,6 +480,23 @@ int ut_kernel_function(const char *name, __u64 *start, __u64 *end)
 	return find_function(name, strlen(name) + 1, start, end);
 }
 
+__u64 ut_file_offset(const void *func, char *path)
+{
+	unsigned long start, end, off, addr = (unsigned long)func;
+	char line[PATH_MAX + 256];
+	__u64 offset = 0;
+	FILE *f = fopen("/proc/self/maps", "r");
+
+	while (f && !offset && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx %*s %lx %*s %*s %4095s", &start, &end, &off,
+			   path) == 4 && addr >= start && addr < end)
+			offset = addr - start + off;
+	}
+	if (f)
+		fclose(f);
+	return offset;
+}
+
 bool ut_kernel_checks_itself(void)
 {
 	__u64 start, end;
@@ -442,6 +522,16 @@ unsigned long ut_task_size(void)
 	if (f)
 		fclose(f);
 	return size;
+}
+
+__u64 ut_seed;
+
+__u64 ut_rnd(void)
+{
+	ut_seed ^= ut_seed << 13;
+	ut_seed ^= ut_seed >> 7;
+	ut_seed ^= ut_seed << 17;
+	return ut_seed;
 }
 
 void *ut_shared(size_t size)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Sessions of perf events, their buffers, and the records in these. */
 #include <errno.h>
+#include <limits.h>
 #include <linux/hw_breakpoint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -292,6 +293,18 @@ int ut_add_probe(struct ut_session *s, const char *pmu, const char *where, __u64
 	attr.type = type;
 	attr.config = ret ? 1ULL << bit : 0;
 	return ut_add(s, &attr);
+}
+
+int ut_add_own_probe(struct ut_session *s, const void *func, bool ret)
+{
+	char path[PATH_MAX];
+	__u64 offset = ut_file_offset(func, path);
+
+	if (!offset) {
+		ut_diag("no file has this function");
+		return not_added(s);
+	}
+	return ut_add_probe(s, "uprobe", path, offset, ret);
 }
 
 static int all_ioctl(struct ut_session *s, unsigned long cmd, bool output_first)

@@ -176,6 +176,8 @@ int ut_add_function(struct ut_session *s, const char *name);
 /* Add a probe: @pmu is "kprobe" for a function or "uprobe" for a file. @ret: of the return. */
 int ut_add_probe(struct ut_session *s, const char *pmu, const char *where, __u64 offset,
 		 bool ret);
+/* Add a uprobe at a function of this program. */
+int ut_add_own_probe(struct ut_session *s, const void *func, bool ret);
 int ut_enable(struct ut_session *s);
 int ut_disable(struct ut_session *s);
 int ut_drain(struct ut_session *s);
@@ -242,6 +244,9 @@ unsigned int ut_allow_lost(struct ut_session *s);
  * Returns the number of violations.
  */
 int ut_check_order(struct ut_session *s, unsigned int allow);
+
+/* For qsort() of pointers to records: all of one task and cookie, in the order of reading. */
+int ut_cmp_cookie(const void *a, const void *b);
 
 /*
  * K1: does this sample's cookie have one record, and another one only if the task has left
@@ -367,6 +372,19 @@ void ut_end_child(struct ut_child *c);
 /* Let the child run from ut_enable() to its end, then ut_stop(). Returns like ut_wait(). */
 int ut_profile_child(struct ut_session *s, struct ut_child *c);
 
+/* A task to profile. It makes a round of system calls whenever the test tells it to. */
+struct ut_target {
+	struct ut_stack	ppid, uid;	/* of a round's two calls, on a ladder of 5 */
+	int		rounds, done;
+	pid_t		pid;
+};
+
+struct ut_target *ut_start_target(struct ut_child *c);
+void ut_round(struct ut_target *t);
+
+/* The thread of this process whose name begins with @prefix; 0: there is none. */
+pid_t ut_thread_named(const char *prefix);
+
 /*
  * The state letter of /proc/PID/stat. ut_wait_state() waits until a task has one of the
  * @states, and until a sleeping or stopped task has left its CPU.
@@ -392,6 +410,13 @@ int ut_write_sysctl(const char *path, long val);
 int ut_kallsyms(const char *prefix, __u64 *start, __u64 *end);
 /* The begin and the end of the kernel function @name. */
 int ut_kernel_function(const char *name, __u64 *start, __u64 *end);
+
+/* Where @func of this program is in its file, whose name goes to @path[PATH_MAX]; 0: nowhere. */
+__u64 ut_file_offset(const void *func, char *path);
+
+/* Random numbers that depend only on the first seed, which must not be 0. */
+extern __u64 ut_seed;
+__u64 ut_rnd(void);
 
 /* The end of user addresses, which depends on the levels of the page tables. */
 unsigned long ut_task_size(void);

@@ -5,7 +5,6 @@
  * stack has the caller all the same.
  */
 #include <errno.h>
-#include <limits.h>
 #include <setjmp.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -16,39 +15,6 @@
 
 /* The system call of the trampoline. Older headers do not have its name. */
 #define NR_URETPROBE	335
-
-struct offsets {
-	__u64	offset;
-	char	path[PATH_MAX];
-};
-
-/* The file of a function, and its offset there. */
-static int file_offset(void *func, struct offsets *o)
-{
-	unsigned long start, end, off, addr = (unsigned long)func;
-	char line[PATH_MAX + 256];
-	FILE *f = fopen("/proc/self/maps", "r");
-	int err = -1;
-
-	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%lx-%lx %*s %lx %*s %*s %4095s", &start, &end, &off,
-			   o->path) == 4 && addr >= start && addr < end) {
-			o->offset = addr - start + off;
-			err = 0;
-			break;
-		}
-	}
-	if (f)
-		fclose(f);
-	return err;
-}
-
-static int add_probe(struct ut_session *s, void *func, bool ret)
-{
-	struct offsets o;
-
-	return file_offset(func, &o) ? -1 : ut_add_probe(s, "uprobe", o.path, o.offset, ret);
-}
 
 FIXTURE(uprobes) {
 	struct ut_session s;
@@ -103,8 +69,8 @@ TEST_F(uprobes, return_probes_pending)
 	int again = 0, tp;
 
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_LE(0, add_probe(&self->s, inner, true));
-	ASSERT_LE(0, add_probe(&self->s, middle, true));
+	ASSERT_LE(0, ut_add_own_probe(&self->s, inner, true));
+	ASSERT_LE(0, ut_add_own_probe(&self->s, middle, true));
 	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	/* The probes were pending: the program itself saw the trampoline. */
 	ASSERT_NE(want.ip[2], st.ip[2]);
@@ -121,7 +87,7 @@ TEST_F(uprobes, sample_of_a_return_probe)
 	int again = 0, ret;
 	unsigned int i;
 
-	ret = add_probe(&self->s, inner, true);
+	ret = ut_add_own_probe(&self->s, inner, true);
 	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	r = ut_sample(&self->s, ret, 0, 0);
 	ASSERT_NE(NULL, r);
@@ -245,7 +211,7 @@ static int probe_all(struct ut_session *s, void *const *probed)
 	unsigned int i;
 
 	for (i = 0; i < 3; i++) {
-		if (probed[i] && add_probe(s, probed[i], true) < 0)
+		if (probed[i] && ut_add_own_probe(s, probed[i], true) < 0)
 			return -1;
 	}
 	return 0;
@@ -328,8 +294,7 @@ TEST_F(uprobes, around_the_handler)
 	before = ut_add_function(&self->s, "uprobe_notify_resume");
 	/* This runs only if task work is pending. */
 	behind = ut_add_function(&self->s, "task_work_run");
-	probe = add_probe(&self->s, middle, false);
-	ASSERT_LE(0, probe);
+	probe = ut_add_own_probe(&self->s, middle, false);
 	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	ASSERT_LE(1, ut_count_samples(&self->s, before, 0));
 	EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, before, 0, 0), &got));
@@ -348,7 +313,7 @@ TEST_F(uprobes, interrupted_in_the_handler)
 	int again = 0, func;
 
 	func = ut_add_function(&self->s, "perf_tp_event");
-	ASSERT_LE(0, add_probe(&self->s, middle, false));
+	ASSERT_LE(0, ut_add_own_probe(&self->s, middle, false));
 	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	ASSERT_EQ(1, ut_count_samples(&self->s, func, 0));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, func, 0, 0), &entered));
@@ -362,7 +327,7 @@ TEST_F(uprobes, interrupted_in_the_handler_of_a_return)
 	int again = 0, func, ret;
 
 	func = ut_add_function(&self->s, "perf_tp_event");
-	ret = add_probe(&self->s, middle, true);
+	ret = ut_add_own_probe(&self->s, middle, true);
 	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	ASSERT_EQ(1, ut_count_samples(&self->s, ret, 0));
 	ASSERT_EQ(1, ut_count_samples(&self->s, func, 0));
@@ -386,7 +351,7 @@ TEST_F(uprobes, around_the_handler_of_a_return)
 	unprobed(0);
 	want = entered;
 	enter = ut_add_tracepoint(&self->s, "raw_syscalls", "sys_enter");
-	ret = add_probe(&self->s, middle, true);
+	ret = ut_add_own_probe(&self->s, middle, true);
 	ASSERT_LE(0, enter);
 	ASSERT_LE(0, ret);
 	snprintf(filter, sizeof(filter), "id == %d", NR_URETPROBE);
@@ -423,8 +388,8 @@ TEST_F(uprobes, interrupted_before_the_handler_of_a_return)
 	want = entered;
 	/* With two pending probes, this is called for the outer one. */
 	func = ut_add_function(&self->s, "arch_uretprobe_is_alive");
-	ASSERT_LE(0, add_probe(&self->s, outer, true));
-	ASSERT_LE(0, add_probe(&self->s, middle, true));
+	ASSERT_LE(0, ut_add_own_probe(&self->s, outer, true));
+	ASSERT_LE(0, ut_add_own_probe(&self->s, middle, true));
 	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	/* It is called when middle() is entered, and when it returns. */
 	ASSERT_EQ(2, ut_count_samples(&self->s, func, 0));
@@ -441,8 +406,7 @@ TEST_F(uprobes, first_instruction)
 {
 	int again = 0, probe;
 
-	probe = add_probe(&self->s, middle, false);
-	ASSERT_LE(0, probe);
+	probe = ut_add_own_probe(&self->s, middle, false);
 	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	ASSERT_EQ(1, ut_count_samples(&self->s, probe, 0));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, probe, 0, 0), &entered));
@@ -457,9 +421,8 @@ TEST_F(uprobes, first_instruction_with_return_probes)
 
 	unprobed(0);
 	want = entered;
-	ASSERT_LE(0, add_probe(&self->s, middle, true));
-	probe = add_probe(&self->s, inner, false);
-	ASSERT_LE(0, probe);
+	ASSERT_LE(0, ut_add_own_probe(&self->s, middle, true));
+	probe = ut_add_own_probe(&self->s, inner, false);
 	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
 	ASSERT_EQ(1, ut_count_samples(&self->s, probe, 0));
 	/* inner(), its call in middle(), and then the stack as middle() has seen it */
