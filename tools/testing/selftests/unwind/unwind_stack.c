@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Stacks that the tests know. */
+/* Stacks that the tests know, and whether a sample has one of them. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -164,4 +164,74 @@ bool ut_is_ladder(const struct ut_stack *st, unsigned int depth, unsigned int ab
 		}
 	}
 	return true;
+}
+
+bool ut_stack_within(const struct ut_stack *got, const struct ut_stack *want)
+{
+	unsigned int i;
+
+	for (i = 0; i < got->nr; i++) {
+		if (i >= want->nr || got->ip[i] != want->ip[i]) {
+			ut_diag("frame %u of %u (%u wanted): %llx, wanted %llx", i, got->nr,
+				want->nr, got->ip[i], i < want->nr ? want->ip[i] : 0);
+			return false;
+		}
+	}
+	return true;
+}
+
+bool ut_same_stack(const struct ut_stack *got, const struct ut_stack *want)
+{
+	if (!ut_stack_within(got, want))
+		return false;
+	if (got->nr != want->nr) {
+		ut_diag("%u frames, wanted %u", got->nr, want->nr);
+		return false;
+	}
+	return true;
+}
+
+/* Is the user part of a sample the expected stack, and of an allowed kind? @gone: or empty? */
+static bool sample_is(struct ut_session *s, struct ut_rec *sample, const struct ut_stack *want,
+		      bool deferred, bool immediate, bool gone)
+{
+	static const char * const kinds[] = {
+		[UT_NO_STACK] = "no user stack", [UT_IMMEDIATE] = "not deferred",
+		[UT_DEFERRED] = "deferred", [UT_UNRESOLVED] = "cookie without a record",
+	};
+	struct ut_stack got;
+	enum ut_kind kind;
+
+	if (!sample) {
+		ut_diag("no such sample");
+		return false;
+	}
+	kind = ut_user_stack(s, sample, &got);
+	if (!(kind == UT_DEFERRED && deferred) && !(kind == UT_IMMEDIATE && immediate)) {
+		ut_diag("%s", kinds[kind]);
+		return false;
+	}
+	return (gone && !got.nr) || ut_same_stack(&got, want);
+}
+
+bool ut_stack_is(struct ut_session *s, struct ut_rec *sample, const struct ut_stack *want)
+{
+	return sample_is(s, sample, want, true, false, false);
+}
+
+bool ut_stack_is_immediate(struct ut_session *s, struct ut_rec *sample,
+			   const struct ut_stack *want)
+{
+	return sample_is(s, sample, want, false, true, false);
+}
+
+bool ut_has_stack(struct ut_session *s, struct ut_rec *sample, const struct ut_stack *want)
+{
+	return sample_is(s, sample, want, true, true, false);
+}
+
+bool ut_has_stack_or_none(struct ut_session *s, struct ut_rec *sample,
+			  const struct ut_stack *want)
+{
+	return sample_is(s, sample, want, true, true, true);
 }
