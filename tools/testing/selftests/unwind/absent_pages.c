@@ -44,10 +44,8 @@ static int watch_child(struct ut_session *s, struct ut_child *c, ut_fn fn, void 
 {
 	struct ut_opts opts = { .switches = true };
 
-	if (ut_fork(c, fn, arg))
-		return -1;
-	opts.pid = c->pid;
-	if (ut_open(s, &opts) || ut_add_tracepoint(s, "syscalls", tp) < 0 || ut_enable(s))
+	if (ut_watch(s, &opts, c, fn, arg) || ut_add_tracepoint(s, "syscalls", tp) ||
+	    ut_enable(s))
 		return -1;
 	return ut_go(c);
 }

@@ -76,9 +76,7 @@ TEST(inherited)
 	struct ut_rec *r;
 
 	ASSERT_NE(NULL, sh);
-	ASSERT_EQ(0, ut_fork(&c, child_asleep, sh));
-	opts.pid = c.pid;
-	ASSERT_EQ(0, ut_open(&s, &opts));
+	ASSERT_EQ(0, ut_watch(&s, &opts, &c, child_asleep, sh));
 	ASSERT_EQ(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_pause"));
 	ASSERT_EQ(0, ut_enable(&s));
 	ASSERT_EQ(0, ut_go(&c));
@@ -119,13 +117,10 @@ static bool profile_sleeper(struct shared *sh)
 	struct ut_opts opts = { .switches = true };
 	struct ut_child c;
 
-	if (ut_fork(&c, ladder_asleep, sh))
-		return false;
-	opts.pid = c.pid;
-	if (ut_open(&s, &opts) || ut_add_tracepoint(&s, "syscalls", "sys_enter_pause") ||
-	    ut_enable(&s) || ut_go(&c))
-		return false;
-	return wait_record(&s, c.pid) && !ut_stop(&s) && record_is_of(&s, c.pid, &sh->st);
+	return !ut_watch(&s, &opts, &c, ladder_asleep, sh) &&
+	       !ut_add_tracepoint(&s, "syscalls", "sys_enter_pause") && !ut_enable(&s) &&
+	       !ut_go(&c) && wait_record(&s, c.pid) && !ut_stop(&s) &&
+	       record_is_of(&s, c.pid, &sh->st);
 }
 
 /* Profile this task, which returns to user space. */
@@ -440,9 +435,7 @@ FIXTURE_SETUP(code_32)
 		self->low->frame[i].next = i < FRAMES32 - 1 ? next : 0;
 		self->low->frame[i].ret = 0x400100 + 16 * i - variant->base;
 	}
-	ASSERT_EQ(0, ut_fork(&self->c, pause_in_32, self->low));
-	opts.pid = self->c.pid;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_watch(&self->s, &opts, &self->c, pause_in_32, self->low));
 	/* The tracepoints of single system calls do not fire for 32-bit calls. */
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "raw_syscalls", "sys_enter"));
 	ASSERT_EQ(0, ioctl(self->s.event[0].fd[0], PERF_EVENT_IOC_SET_FILTER, "id == 29"));

@@ -106,9 +106,7 @@ FIXTURE_SETUP(crosstask)
 	ASSERT_EQ(0, pipe(self->sh->to[1]));
 	ASSERT_LT(0, ut_online_cpus(cpus, UT_MAX_CPUS));
 	self->sh->cpu = cpus[0];
-	ASSERT_EQ(0, ut_fork(&self->c, two_children, self->sh));
-	opts.pid = self->c.pid;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_watch(&self->s, &opts, &self->c, two_children, self->sh));
 }
 
 FIXTURE_TEARDOWN(crosstask)

@@ -564,9 +564,7 @@ TEST_F(entry, nmi_of_the_program)
 	sp->cpu = cpus[1];
 	sp->held = 1;
 	ASSERT_EQ(0, ut_pin(0, cpus[0]));
-	ASSERT_EQ(0, ut_fork(&c, spin_elsewhere, sp));
-	opts.pid = c.pid;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_watch(&self->s, &opts, &c, spin_elsewhere, sp));
 	handler = ut_add_tracepoint(&self->s, "nmi", "nmi_handler");
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&c));

@@ -37,16 +37,15 @@ FIXTURE(exec) {
 };
 
 FIXTURE_VARIANT(exec) {
-	bool per_cpu, inherit;
+	struct ut_opts opts;
 };
 
 FIXTURE_VARIANT_ADD(exec, per_task) {
-	.per_cpu = false,
+	.opts = { .sideband = true },
 };
 
 FIXTURE_VARIANT_ADD(exec, inherited) {
-	.per_cpu = true,
-	.inherit = true,
+	.opts = { .sideband = true, .per_cpu = true, .inherit = true },
 };
 
 FIXTURE_SETUP(exec)
@@ -77,19 +76,6 @@ static void ladder_execve(void *arg)
 	ut_ladder(6, call_execve, arg);
 }
 
-static int watch(struct ut_session *s, pid_t pid, bool per_cpu, bool inherit, bool remove_on_exec)
-{
-	struct ut_opts opts = {
-		.pid		= pid,
-		.per_cpu	= per_cpu,
-		.inherit	= inherit,
-		.sideband	= true,
-		.remove_on_exec	= remove_on_exec,
-	};
-
-	return ut_open(s, &opts);
-}
-
 /* The first COMM record of an exec. */
 static struct ut_rec *exec_comm(struct ut_session *s, pid_t tid)
 {
@@ -110,8 +96,7 @@ TEST_F(exec, old_stack)
 	struct ut_rec *sample, *rec, *comm;
 	int tp;
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
+	ASSERT_EQ(0, ut_watch(&self->s, &variant->opts, &self->c, ladder_execve, self->sh));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
 	ASSERT_EQ(7 << 8, ut_profile_child(&self->s, &self->c));
 
@@ -153,8 +138,7 @@ TEST_F(exec, between_the_images)
 	unsigned int i;
 	int event[5];
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
+	ASSERT_EQ(0, ut_watch(&self->s, &variant->opts, &self->c, ladder_execve, self->sh));
 	for (i = 0; i < 3; i++)
 		event[i] = ut_add_function(&self->s, functions[i]);
 	event[3] = ut_add_tracepoint(&self->s, "sched", "sched_process_exec");
@@ -181,8 +165,7 @@ TEST_F(exec, before_and_between)
 	struct ut_rec *enter;
 	int tp[4], i;
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
+	ASSERT_EQ(0, ut_watch(&self->s, &variant->opts, &self->c, ladder_execve, self->sh));
 	tp[0] = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
 	tp[1] = ut_add_function(&self->s, "begin_new_exec");
 	tp[2] = ut_add_tracepoint(&self->s, "sched", "sched_process_exec");
@@ -205,8 +188,7 @@ TEST_F(exec, new_image)
 	struct ut_stack got;
 	int tp;
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
+	ASSERT_EQ(0, ut_watch(&self->s, &variant->opts, &self->c, ladder_execve, self->sh));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	ASSERT_EQ(7 << 8, ut_profile_child(&self->s, &self->c));
 	r = ut_sample(&self->s, tp, self->c.pid, 0);
@@ -227,13 +209,10 @@ TEST_F(exec, new_image)
 /* The exec removes the event. The pending stack is written before. */
 TEST_F(exec, remove_on_exec)
 {
-	struct ut_opts opts = { .per_cpu = true, .remove_on_exec = true };
+	struct ut_opts opts = { .per_cpu = variant->opts.per_cpu, .remove_on_exec = true };
 	int tp;
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
-	opts.pid = self->c.pid;
-	opts.per_cpu = variant->per_cpu;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_watch(&self->s, &opts, &self->c, ladder_execve, self->sh));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
@@ -286,8 +265,7 @@ TEST_F(exec, undumpable)
 		SKIP(return, SUID_DUMPABLE ": all is");
 	ASSERT_EQ(0, set_uid_copy(self->copy, COPY_SIZE)) TH_LOG("%s", strerror(errno));
 	snprintf(self->sh->path, PATH_MAX, "%s", self->copy);
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
+	ASSERT_EQ(0, ut_watch(&self->s, &variant->opts, &self->c, ladder_execve, self->sh));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
 	/* Sample the removal, or a function in it whose name has the same begin. */
 	func = ut_add_function(&self->s, "perf_event_exit_task");
@@ -317,10 +295,8 @@ TEST_F_TIMEOUT(exec, nmi_at_the_point_of_no_return, 300)
 	ASSERT_EQ(0, ut_kernel_function("unwind_deferred_exec", &start, &end));
 	ASSERT_LT(end - start, 8192);
 	step = ut_kernel_checks_itself() ? (end - start) / 50 + 1 : 1;
-	for (addr = start + variant->inherit * step; addr < end; addr += 2 * step) {
-		ASSERT_EQ(0, ut_fork(&self->c, ladder_execve, self->sh));
-		ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit,
-				   false));
+	for (addr = start + variant->opts.inherit * step; addr < end; addr += 2 * step) {
+		ASSERT_EQ(0, ut_watch(&self->s, &variant->opts, &self->c, ladder_execve, self->sh));
 		bp = ut_add_instruction(&self->s, addr);
 		ASSERT_EQ(7 << 8, ut_profile_child(&self->s, &self->c));
 		r = ut_sample(&self->s, bp, self->c.pid, 0);
@@ -378,8 +354,7 @@ TEST_F(exec, failed)
 	struct ut_rec *a, *b;
 	int enter, exit, i;
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_failing, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit, false));
+	ASSERT_EQ(0, ut_watch(&self->s, &variant->opts, &self->c, ladder_failing, self->sh));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
 	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_execve");
 	ASSERT_EQ(0, ut_enable(&self->s));
@@ -486,6 +461,8 @@ static void exec_from_last_thread(void *arg)
 }
 
 /* Only inherited events see the other threads. */
+static const struct ut_opts all_threads = { .per_cpu = true, .inherit = true, .sideband = true };
+
 FIXTURE(exec_threads) {
 	struct ut_session s;
 	struct shared *sh;
@@ -510,8 +487,7 @@ TEST_F(exec_threads, with_other_threads)
 {
 	int enter, sleep_tp, i;
 
-	ASSERT_EQ(0, ut_fork(&self->c, exec_with_threads, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true, false));
+	ASSERT_EQ(0, ut_watch(&self->s, &all_threads, &self->c, exec_with_threads, self->sh));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
 	sleep_tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep");
 	ASSERT_EQ(7 << 8, ut_profile_child(&self->s, &self->c));
@@ -539,8 +515,8 @@ TEST_F(exec_threads, immediate_between_the_images)
 	for (pass = 0; pass < 2; pass += waited) {
 		memset(self->sh->st, 0, sizeof(self->sh->st));
 		self->sh->ready = 0;
-		ASSERT_EQ(0, ut_fork(&self->c, exec_with_threads, self->sh));
-		ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true, false));
+		ASSERT_EQ(0, ut_watch(&self->s, &all_threads, &self->c, exec_with_threads,
+				      self->sh));
 		begin = ut_add_function(&self->s, "unwind_deferred_exec");
 		switched = ut_add_tracepoint(&self->s, "sched", "sched_switch");
 		ASSERT_LE(0, ut_add_function(&self->s, "flush_thread"));
@@ -580,7 +556,7 @@ static bool from_thread(struct ut_session *s, struct ut_child *c, struct shared 
 {
 	int event;
 
-	if (ut_fork(c, fn, sh) || watch(s, c->pid, true, true, false))
+	if (ut_watch(s, &all_threads, c, fn, sh))
 		return false;
 	event = ut_add_tracepoint(s, sys, name);
 	return ut_profile_child(s, c) == 7 << 8 && c->pid != sh->tid[0] &&

@@ -29,20 +29,19 @@ FIXTURE(exit) {
 };
 
 FIXTURE_VARIANT(exit) {
-	bool per_cpu, inherit;
+	struct ut_opts opts;
 };
 
 FIXTURE_VARIANT_ADD(exit, per_task) {
-	.per_cpu = false,
+	.opts = { .sideband = true },
 };
 
 FIXTURE_VARIANT_ADD(exit, per_task_and_cpu) {
-	.per_cpu = true,
+	.opts = { .sideband = true, .per_cpu = true },
 };
 
 FIXTURE_VARIANT_ADD(exit, inherited) {
-	.per_cpu = true,
-	.inherit = true,
+	.opts = { .sideband = true, .per_cpu = true, .inherit = true },
 };
 
 FIXTURE_SETUP(exit)
@@ -56,17 +55,7 @@ FIXTURE_TEARDOWN(exit)
 	ut_close(&self->s);
 }
 
-static int watch(struct ut_session *s, pid_t pid, bool per_cpu, bool inherit)
-{
-	struct ut_opts opts = {
-		.pid		= pid,
-		.per_cpu	= per_cpu,
-		.inherit	= inherit,
-		.sideband	= true,
-	};
-
-	return ut_open(s, &opts);
-}
+static const struct ut_opts all_threads = { .per_cpu = true, .inherit = true, .sideband = true };
 
 static void call_exit_group(void *arg)
 {
@@ -90,8 +79,7 @@ static void ladder_exit(void *arg)
 
 /* Sample the child with the added event, let it run, and wait until it has exited. */
 #define RUN_CHILD(fn, add, code) do {							\
-	ASSERT_EQ(0, ut_fork(&self->c, fn, self->sh));					\
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit));	\
+	ASSERT_EQ(0, ut_watch(&self->s, &variant->opts, &self->c, fn, self->sh));	\
 	ASSERT_LE(0, add);								\
 	ASSERT_EQ(code, ut_profile_child(&self->s, &self->c));				\
 } while (0)
@@ -152,8 +140,7 @@ TEST_F(exit, fatal_signal)
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(fatal); i++) {
-		ASSERT_EQ(0, ut_fork(&self->c, ladder_pause, self->sh));
-		ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit));
+		ASSERT_EQ(0, ut_watch(&self->s, &variant->opts, &self->c, ladder_pause, self->sh));
 		ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"));
 		self->sh->st[0].nr = 0;
 		ASSERT_EQ(0, ut_enable(&self->s));
@@ -193,8 +180,7 @@ TEST_F(exit, fatal_fault)
 	struct ut_rec *r, *hit = NULL;
 	unsigned int i;
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_die, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit));
+	ASSERT_EQ(0, ut_watch(&self->s, &variant->opts, &self->c, ladder_die, self->sh));
 	ASSERT_LE(0, ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "signal", "signal_deliver"));
 	ASSERT_EQ(SIGSEGV, ut_profile_child(&self->s, &self->c));
@@ -313,7 +299,7 @@ TEST_F(exit, exit_group_by_another_thread)
 	unsigned int i;
 
 	/* Without inherit the event sees only the first thread. */
-	if (!variant->inherit) {
+	if (!variant->opts.inherit) {
 		RUN_CHILD(others_exit_group,
 			  ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"), 5 << 8);
 		ASSERT_EQ(1, ut_count(&self->s, PERF_RECORD_SAMPLE, self->c.pid));
@@ -321,8 +307,7 @@ TEST_F(exit, exit_group_by_another_thread)
 		EXPECT_EQ(0, ut_check(&self->s, 0));
 		return;
 	}
-	ASSERT_EQ(0, ut_fork(&self->c, others_exit_group, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true));
+	ASSERT_EQ(0, ut_watch(&self->s, &all_threads, &self->c, others_exit_group, self->sh));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep"));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_exit_group"));
 	ASSERT_EQ(5 << 8, ut_profile_child(&self->s, &self->c));
@@ -347,8 +332,7 @@ static void last_thread(void *arg)
 
 TEST_F(exit, leader_before_last_thread)
 {
-	ASSERT_EQ(0, ut_fork(&self->c, last_thread, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, variant->per_cpu, variant->inherit));
+	ASSERT_EQ(0, ut_watch(&self->s, &variant->opts, &self->c, last_thread, self->sh));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_exit"));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep"));
 	ASSERT_EQ(0, ut_enable(&self->s));
@@ -361,7 +345,7 @@ TEST_F(exit, leader_before_last_thread)
 	ASSERT_EQ(0, kill(self->c.pid, SIGKILL));
 	ASSERT_EQ(SIGKILL, ut_wait(&self->c));
 	ASSERT_EQ(0, ut_stop(&self->s));
-	if (variant->inherit)
+	if (variant->opts.inherit)
 		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 1, self->sh->tid[1], 0),
 					&self->sh->st[1]));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -397,8 +381,7 @@ FIXTURE_TEARDOWN(exit_inherited)
 
 TEST_F(exit_inherited, thread_exits)
 {
-	ASSERT_EQ(0, ut_fork(&self->c, thread_exits, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true));
+	ASSERT_EQ(0, ut_watch(&self->s, &all_threads, &self->c, thread_exits, self->sh));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_exit"));
 	ASSERT_EQ(0, ut_profile_child(&self->s, &self->c));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->sh->tid[1], 0),
@@ -453,8 +436,7 @@ TEST_F(exit_inherited, core_dump_of_threads)
 	fd = open("/proc/sys/kernel/core_pattern", O_RDWR);
 	ASSERT_LE(0, fd) TH_LOG("CONFIG_COREDUMP?");
 	ASSERT_LT(0, read(fd, pattern, sizeof(pattern) - 1));
-	ASSERT_EQ(0, ut_fork(&self->c, threads_and_a_core, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid, true, true));
+	ASSERT_EQ(0, ut_watch(&self->s, &all_threads, &self->c, threads_and_a_core, self->sh));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep"));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_kill"));
 	ASSERT_EQ(0, ut_enable(&self->s));

@@ -36,14 +36,9 @@ FIXTURE_TEARDOWN(fork)
 	ut_close(&self->s);
 }
 
-static int watch(struct ut_session *s, pid_t pid)
-{
-	struct ut_opts opts = {
-		.pid = pid, .per_cpu = true, .inherit = true, .sideband = true, .pages = 256,
-	};
-
-	return ut_open(s, &opts);
-}
+static const struct ut_opts with_children = {
+	.per_cpu = true, .inherit = true, .sideband = true, .pages = 256,
+};
 
 static void call_fork(void *arg)
 {
@@ -69,8 +64,7 @@ TEST_F(fork, fork)
 	int enter, exit, ppid;
 	size_t i;
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_fork, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	ASSERT_EQ(0, ut_watch(&self->s, &with_children, &self->c, ladder_fork, self->sh));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_fork");
 	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_fork");
 	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
@@ -101,8 +95,7 @@ TEST_F(fork, limit_of_the_parent)
 	struct ut_rec *child;
 	int enter, ppid;
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_fork, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	ASSERT_EQ(0, ut_watch(&self->s, &with_children, &self->c, ladder_fork, self->sh));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_fork");
 	self->s.opts.max_stack = 3;
 	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
@@ -177,8 +170,7 @@ TEST_F(fork, vfork)
 	struct ut_rec *parent;
 	int enter, exit, ppid;
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_vfork, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	ASSERT_EQ(0, ut_watch(&self->s, &with_children, &self->c, ladder_vfork, self->sh));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_vfork");
 	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_vfork");
 	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
@@ -224,8 +216,7 @@ TEST_F(fork, thread)
 	struct ut_rec *before, *made, *of_child, *r;
 	size_t i;
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_thread, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	ASSERT_EQ(0, ut_watch(&self->s, &with_children, &self->c, ladder_thread, self->sh));
 	/* Samples in the parent, before it is copied for the child and after that. */
 	clone3 = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_clone3");
 	clone = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_clone");
@@ -292,8 +283,7 @@ TEST_F(fork, storm)
 {
 	int ppid, i;
 
-	ASSERT_EQ(0, ut_fork(&self->c, storm, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	ASSERT_EQ(0, ut_watch(&self->s, &with_children, &self->c, storm, self->sh));
 	ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	/* The parent has a pending stack when it is copied: fork() of the C library is clone(). */
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_clone"));

@@ -318,7 +318,7 @@ static void cpu_goes(struct __test_metadata *_metadata, struct ut_session *s,
 		     struct ut_child *c, const int *cpus, unsigned int nr_cpus, int which,
 		     bool all)
 {
-	struct ut_opts opts = { .per_cpu = true, .sideband = true };
+	struct ut_opts opts = { .pid = all ? -1 : 0, .per_cpu = true, .sideband = true };
 	int cpu = cpus[nr_cpus - 1], enter, exit;
 	struct ut_rec *r, *rec;
 	unsigned int i;
@@ -328,9 +328,7 @@ static void cpu_goes(struct __test_metadata *_metadata, struct ut_session *s,
 	ASSERT_NE(NULL, h);
 	h->cpu = cpu;
 	ASSERT_EQ(0, pipe(h->pipe));
-	ASSERT_EQ(0, ut_fork(c, hot_child, h));
-	opts.pid = all ? -1 : c->pid;
-	ASSERT_EQ(0, ut_open(s, &opts));
+	ASSERT_EQ(0, ut_watch(s, &opts, c, hot_child, h));
 	enter = ut_add_tracepoint(s, "syscalls", "sys_enter_readv");
 	exit = ut_add_tracepoint(s, "syscalls", "sys_exit_readv");
 	ASSERT_EQ(0, ut_enable(s));
@@ -416,9 +414,7 @@ TEST_F(hotplug, cookies_across_hotplug)
 	h = ut_shared(sizeof(*h));
 	ASSERT_NE(NULL, h);
 	h->cpu = self->cpu;
-	ASSERT_EQ(0, ut_fork(&self->c, hot_caller, h));
-	opts.pid = self->c.pid;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_watch(&self->s, &opts, &self->c, hot_caller, h));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));

@@ -45,19 +45,19 @@ FIXTURE(order) {
 };
 
 FIXTURE_VARIANT(order) {
-	bool per_cpu, all;
+	struct ut_opts opts;
 };
 
 FIXTURE_VARIANT_ADD(order, task) {
-	.per_cpu = false,
+	.opts = { .sideband = true, .pages = 256 },
 };
 
 FIXTURE_VARIANT_ADD(order, task_per_cpu) {
-	.per_cpu = true,
+	.opts = { .sideband = true, .pages = 256, .per_cpu = true },
 };
 
 FIXTURE_VARIANT_ADD(order, all_tasks) {
-	.per_cpu = true, .all = true,
+	.opts = { .sideband = true, .pages = 256, .per_cpu = true, .pid = -1 },
 };
 
 FIXTURE_SETUP(order)
@@ -74,20 +74,8 @@ FIXTURE_TEARDOWN(order)
 	ut_close(&self->s);
 }
 
-/* Fork a child that waits to run @fn, and open a session for it. */
-static int watch(struct ut_session *s, struct ut_child *c, ut_fn fn, struct shared *sh,
-		 bool per_cpu, bool all)
-{
-	struct ut_opts opts = { .per_cpu = per_cpu, .sideband = true, .pages = 256 };
-
-	if (ut_fork(c, fn, sh))
-		return -1;
-	opts.pid = all ? -1 : c->pid;
-	return ut_open(s, &opts);
-}
-
 #define WATCH(fn) \
-	ASSERT_EQ(0, watch(&self->s, &self->c, fn, self->sh, variant->per_cpu, variant->all))
+	ASSERT_EQ(0, ut_watch(&self->s, &variant->opts, &self->c, fn, self->sh))
 
 static bool is_switch_out(const struct ut_rec *r, __u32 tid)
 {
@@ -420,7 +408,7 @@ TEST_F(order, migrates)
 	ASSERT_EQ(0, self->sh->ret);
 	ASSERT_EQ(self->cpus[0], a->cpu);
 	ASSERT_EQ(self->cpus[1], b->cpu);
-	if (variant->per_cpu)
+	if (variant->opts.per_cpu)
 		ASSERT_NE(a->ring, b->ring);
 	EXPECT_EQ(a->cookie, b->cookie);
 	EXPECT_EQ(1, records_between(&self->s, a));

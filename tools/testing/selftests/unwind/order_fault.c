@@ -85,7 +85,9 @@ static struct ut_rec *sample_left(struct ut_session *s, int event, pid_t pid)
 /* Bring the task into the fault of its walk. */
 FIXTURE_SETUP(fault)
 {
-	struct ut_opts opts = { .per_cpu = variant->per_cpu, .sideband = true };
+	struct ut_opts opts = {
+		.pid = variant->all ? -1 : 0, .per_cpu = variant->per_cpu, .sideband = true,
+	};
 	size_t size = sysconf(_SC_PAGESIZE);
 	void *mem;
 
@@ -105,9 +107,7 @@ FIXTURE_SETUP(fault)
 	self->task->frame[1] = THERE;
 	self->task->cpu = self->cpus[0];
 
-	ASSERT_EQ(0, ut_fork(&self->c, call, self->task));
-	opts.pid = variant->all ? -1 : self->c.pid;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_watch(&self->s, &opts, &self->c, call, self->task));
 	self->enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	self->faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
 	ASSERT_LE(0, self->enter);

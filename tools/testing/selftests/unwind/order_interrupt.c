@@ -109,10 +109,9 @@ static int watch(struct ut_session *s, struct ut_child *c, struct caller *caller
 		.per_cpu = per_cpu, .switches = true, .pages = 1024, .max_stack = frames + 1,
 	};
 
-	if (ut_write_sysctl(MAX_STACK, frames + 1) || ut_fork(c, call_on, caller))
+	if (ut_write_sysctl(MAX_STACK, frames + 1) || ut_watch(s, &opts, c, call_on, caller))
 		return -1;
-	opts.pid = c->pid;
-	return ut_open(s, &opts) || ut_add_tracepoint(s, "syscalls", "sys_enter_getppid") ? -1 : 0;
+	return ut_add_tracepoint(s, "syscalls", "sys_enter_getppid");
 }
 
 static void wait_for_calls(struct caller *c, unsigned int more)

@@ -96,9 +96,7 @@ FIXTURE_SETUP(within_a_stop)
 	ASSERT_NE(NULL, self->sh);
 	self->sh->how = variant->how;
 	ASSERT_EQ(0, pipe(self->sh->pipe));
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_stops, self->sh));
-	opts.pid = self->c.pid;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_watch(&self->s, &opts, &self->c, ladder_stops, self->sh));
 	self->event = ut_add_function(&self->s, variant->function);
 	ASSERT_LE(0, self->event);
 }
@@ -234,9 +232,7 @@ TEST(frozen_again_and_again)
 	int leave;
 
 	ASSERT_NE(NULL, sh);
-	ASSERT_EQ(0, ut_fork(&c, ladder_short_calls, sh));
-	opts.pid = c.pid;
-	ASSERT_EQ(0, ut_open(&s, &opts));
+	ASSERT_EQ(0, ut_watch(&s, &opts, &c, ladder_short_calls, sh));
 	ASSERT_EQ(0, ut_cgroup(&group, c.pid));
 	ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid"));
 	leave = ut_add_tracepoint(&s, "syscalls", "sys_exit_getppid");

@@ -104,17 +104,17 @@ FIXTURE_VARIANT_ADD(pid_reuse, all_tasks) {
 
 FIXTURE_SETUP(pid_reuse)
 {
-	struct ut_opts opts = { .per_cpu = true, .sideband = true };
+	struct ut_opts opts = {
+		.pid = variant->all ? -1 : 0, .inherit = !variant->all, .per_cpu = true,
+		.sideband = true,
+	};
 	int i;
 
 	self->sh = ut_shared(sizeof(*self->sh));
 	ASSERT_NE(NULL, self->sh);
 	for (i = 0; i < ROUNDS; i++)
 		self->sh->call[i].depth = 1 + i;
-	ASSERT_EQ(0, ut_fork(&self->c, parent, self->sh));
-	opts.pid = variant->all ? -1 : self->c.pid;
-	opts.inherit = !variant->all;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_watch(&self->s, &opts, &self->c, parent, self->sh));
 	self->ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	self->pause = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause");
 	ASSERT_LE(0, self->ppid);

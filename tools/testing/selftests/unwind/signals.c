@@ -468,9 +468,7 @@ TEST_F(signals, restarted_after_a_stop)
 	int mask;
 
 	ASSERT_NE(NULL, st);
-	ASSERT_EQ(0, ut_fork(&c, ladder_wait, st));
-	opts.pid = c.pid;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_watch(&self->s, &opts, &c, ladder_wait, st));
 	mask = ut_add_function(&self->s, "__set_current_blocked");
 	/* The stack of this sample, at the stop, has been handed out by then. */
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "signal", "signal_deliver"));

@@ -44,12 +44,7 @@ FIXTURE_TEARDOWN(stops)
 	ut_close(&self->s);
 }
 
-static int watch(struct ut_session *s, pid_t pid)
-{
-	struct ut_opts opts = { .pid = pid, .sideband = true };
-
-	return ut_open(s, &opts);
-}
+static const struct ut_opts sideband = { .sideband = true };
 
 static void do_getuid(void *arg)
 {
@@ -83,8 +78,7 @@ TEST_F(stops, seccomp_kill)
 {
 	int tp;
 
-	ASSERT_EQ(0, ut_fork(&self->c, under_filter, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	ASSERT_EQ(0, ut_watch(&self->s, &sideband, &self->c, under_filter, self->sh));
 	/* The only tracepoint between the filter and the death. */
 	tp = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
 	ASSERT_EQ(0, ut_enable(&self->s));
@@ -123,8 +117,7 @@ TEST_F(stops, core_dump)
 	fd = open("/proc/sys/kernel/core_pattern", O_RDWR);
 	ASSERT_LE(0, fd) TH_LOG("CONFIG_COREDUMP?");
 	ASSERT_LT(0, read(fd, pattern, sizeof(pattern) - 1));
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_core, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	ASSERT_EQ(0, ut_watch(&self->s, &sideband, &self->c, ladder_core, self->sh));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_kill");
 	deliver = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
 	ASSERT_EQ(0, ut_enable(&self->s));
@@ -181,10 +174,9 @@ static int next_call(pid_t pid)
 
 static int seize(struct ut_session *s, struct ut_child *c, struct shared *sh)
 {
-	if (ut_fork(c, ladder_traced, sh) ||
-	    ptrace(PTRACE_SEIZE, c->pid, 0, PTRACE_O_TRACESYSGOOD))
+	if (ut_watch(s, &sideband, c, ladder_traced, sh))
 		return -1;
-	return watch(s, c->pid);
+	return ptrace(PTRACE_SEIZE, c->pid, 0, PTRACE_O_TRACESYSGOOD);
 }
 
 /* Stop the child before it runs its function. The test resumes it. */
@@ -328,8 +320,7 @@ TEST_F(stops, tracer_behind_an_nmi_of_a_signal)
 	int stop, status;
 	unsigned long rbp;
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_kills_itself, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	ASSERT_EQ(0, ut_watch(&self->s, &sideband, &self->c, ladder_kills_itself, self->sh));
 	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, self->c.pid, 0, PTRACE_O_TRACESYSGOOD));
 	stop = ut_add_function(&self->s, "do_notify_parent_cldstop");
 	ASSERT_EQ(0, start(&self->s, &self->c));
@@ -381,8 +372,7 @@ TEST_F(stops, stopped_and_continued)
 {
 	int enter, i;
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_read, self->sh));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid));
+	ASSERT_EQ(0, ut_watch(&self->s, &sideband, &self->c, ladder_read, self->sh));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read");
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));
@@ -421,9 +411,8 @@ TEST_F(stops, frozen)
 	struct ut_cgroup freezer;
 	int func;
 
-	ASSERT_EQ(0, ut_fork(&self->c, ladder_read, self->sh));
+	ASSERT_EQ(0, ut_watch(&self->s, &sideband, &self->c, ladder_read, self->sh));
 	ASSERT_EQ(0, ut_cgroup(&freezer, self->c.pid));
-	ASSERT_EQ(0, watch(&self->s, self->c.pid));
 	func = ut_add_function(&self->s, "cgroup_enter_frozen");
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&self->c));

@@ -83,9 +83,7 @@ static void watch(struct __test_metadata *_metadata, FIXTURE_DATA(places) * self
 	};
 	char event[64];
 
-	ASSERT_EQ(0, ut_fork(&self->c, fn, self->sh));
-	opts.pid = self->c.pid;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_watch(&self->s, &opts, &self->c, fn, self->sh));
 	snprintf(event, sizeof(event), "sys_enter_%s", name);
 	ASSERT_EQ(0, ut_add_tracepoint(&self->s, "syscalls", event));
 	ASSERT_EQ(1, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));

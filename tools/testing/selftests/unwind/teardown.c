@@ -187,9 +187,7 @@ TEST_F_TIMEOUT(teardown, task_dies, 200)
 		struct ut_session s;
 		struct ut_child c;
 
-		ASSERT_EQ(0, ut_fork(&c, busy_a_while, self->t));
-		opts.pid = c.pid;
-		ASSERT_EQ(0, ut_open(&s, &opts));
+		ASSERT_EQ(0, ut_watch(&s, &opts, &c, busy_a_while, self->t));
 		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid"));
 		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_exit_group"));
 		ASSERT_EQ(0, ut_enable(&s));

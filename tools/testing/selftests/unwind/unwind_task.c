@@ -193,6 +193,18 @@ int ut_fork(struct ut_child *c, ut_fn fn, void *arg)
 	return ut_wait_state(pid, "S") ? 0 : -1;
 }
 
+int ut_watch(struct ut_session *s, const struct ut_opts *opts, struct ut_child *c, ut_fn fn,
+	     void *arg)
+{
+	struct ut_opts of_child = *opts;
+
+	if (ut_fork(c, fn, arg))
+		return -1;
+	if (!of_child.pid)
+		of_child.pid = c->pid;
+	return ut_open(s, &of_child);
+}
+
 int ut_go(struct ut_child *c)
 {
 	return ut_write_all(c->go, "g", 1);

@@ -356,6 +356,9 @@ struct ut_child {
 extern int ut_out;
 /* Fork a child that waits for ut_go(), and then runs @fn. */
 int ut_fork(struct ut_child *c, ut_fn fn, void *arg);
+/* Fork such a child, and open a session of it, or of all tasks if opts->pid is -1. */
+int ut_watch(struct ut_session *s, const struct ut_opts *opts, struct ut_child *c, ut_fn fn,
+	     void *arg);
 int ut_go(struct ut_child *c);
 int ut_read_all(int fd, void *buf, size_t size);
 

@@ -254,9 +254,7 @@ TEST_F(pending, of_a_sleeper)
 	/* The first round is without probes. The second one, with them, must be the same. */
 	for (round = 0; round < 2; round++) {
 		asleep->nr = 0;
-		ASSERT_EQ(0, ut_fork(&c, ladder_asleep, variant->fn));
-		opts.pid = c.pid;
-		ASSERT_EQ(0, ut_open(&self->s, &opts));
+		ASSERT_EQ(0, ut_watch(&self->s, &opts, &c, ladder_asleep, variant->fn));
 		tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause");
 		if (round)
 			ASSERT_EQ(0, probe_all(&self->s, variant->probed));
