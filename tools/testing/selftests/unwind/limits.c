@@ -128,22 +128,29 @@ static void fill_deep(void)
 	}
 }
 
+/* The record of a sampled call on this stack. */
+static struct ut_rec *deep_record(struct ut_session *s, const struct ut_opts *opts, long max)
+{
+	struct ut_rec *r;
+
+	fill_deep();
+	if (ut_write_sysctl(MAX_STACK, max) || ut_open(s, opts) ||
+	    ut_add_tracepoint(s, "syscalls", "sys_enter_getppid") || ut_enable(s))
+		return NULL;
+	ut_syscall_on((unsigned long)deep, (unsigned long)deep, __NR_getppid, 0, 0, 0);
+	if (ut_stop(s))
+		return NULL;
+	r = ut_sample(s, 0, 0, 0);
+	return r ? ut_record_of(s, gettid(), r->cookie) : NULL;
+}
+
 TEST_F(limits, longest_record)
 {
 	struct ut_opts opts = { .pages = 64, .max_stack = 8192 };
 	unsigned int i, room = (65535 - 24 - 32) / 8;
 	struct ut_rec *r;
 
-	fill_deep();
-	ASSERT_EQ(0, ut_write_sysctl(MAX_STACK, 16384));
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ut_syscall_on((unsigned long)deep, (unsigned long)deep, __NR_getppid, 0, 0, 0);
-	ASSERT_EQ(0, ut_stop(&self->s));
-	r = ut_sample(&self->s, 0, 0, 0);
-	ASSERT_NE(NULL, r);
-	r = ut_record_of(&self->s, gettid(), r->cookie);
+	r = deep_record(&self->s, &opts, 16384);
 	ASSERT_NE(NULL, r);
 	/* header, cookie, nr; tid, time, id, cpu */
 	EXPECT_EQ(room, r->nr);
@@ -167,19 +174,10 @@ TEST_F(limits, event_without_callchains)
 	struct ut_rec *r;
 	int fd;
 
-	fill_deep();
 	*ut_attr_flags(&attr) |= UT_DEFER_CALLCHAIN;
 	fd = ut_perf_open(&attr, 0, -1, -1, 0);
 	ASSERT_LE(0, fd);
-	ASSERT_EQ(0, ut_write_sysctl(MAX_STACK, 200));
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ut_syscall_on((unsigned long)deep, (unsigned long)deep, __NR_getppid, 0, 0, 0);
-	ASSERT_EQ(0, ut_stop(&self->s));
-	r = ut_sample(&self->s, 0, 0, 0);
-	ASSERT_NE(NULL, r);
-	r = ut_record_of(&self->s, gettid(), r->cookie);
+	r = deep_record(&self->s, &opts, 200);
 	ASSERT_NE(NULL, r);
 	EXPECT_EQ(200, r->nr);
 	close(fd);
@@ -199,9 +197,7 @@ TEST_F(limits, longer_than_the_buffer)
 
 	fill_deep();
 	ASSERT_EQ(0, ut_write_sysctl(MAX_STACK, 1000));
-	ASSERT_EQ(0, ut_fork(&c, deep_pause, NULL));
-	opts.pid = c.pid;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_watch(&self->s, &opts, &c, deep_pause, NULL));
 	ASSERT_EQ(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ut_go(&c));

@@ -14,7 +14,6 @@
 /* A profiler is a process of its own. It samples one system call of the target. */
 struct profiler {
 	struct ut_target	*t;
-	const char	*tp;
 	bool		uid;		/* it is getuid(), not getppid() */
 	bool		all;
 	bool		crowd;		/* may share its slot with others */
@@ -35,7 +34,9 @@ static void profile(void *arg)
 	char byte;
 	int i;
 
-	if (ut_open(&s, &opts) || ut_add_tracepoint(&s, "syscalls", p->tp) < 0 || ut_enable(&s)) {
+	if (ut_open(&s, &opts) ||
+	    ut_add_tracepoint(&s, "syscalls", p->uid ? "sys_enter_getuid" : "sys_enter_getppid") ||
+	    ut_enable(&s)) {
 		p->ready = -1;
 		return;
 	}
@@ -101,24 +102,31 @@ static int finish(struct profiler *p, struct ut_child *c)
 	return ut_wait(c);
 }
 
-/* Each profiler samples another system call of the same task. */
-TEST_F(sessions, different_samples)
+/* The first two profilers sample some rounds. Each has all stacks, and no one else's. */
+static void sample_rounds(struct __test_metadata *_metadata, FIXTURE_DATA(sessions) * self,
+			  int rounds)
 {
 	int i;
 
-	self->p[0] = (struct profiler){ .t = self->t, .tp = "sys_enter_getppid" };
-	self->p[1] = (struct profiler){ .t = self->t, .tp = "sys_enter_getuid", .uid = true };
 	for (i = 0; i < 2; i++)
 		ASSERT_EQ(0, start(&self->p[i], &self->pc[i]));
-	for (i = 0; i < 5; i++)
+	for (i = 0; i < rounds; i++)
 		ut_round(self->t);
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
 		EXPECT_EQ(1, self->p[i].result);
-		EXPECT_EQ(5, self->p[i].samples);
-		EXPECT_EQ(5, self->p[i].deferred);
+		EXPECT_EQ(rounds, self->p[i].samples);
+		EXPECT_EQ(rounds, self->p[i].deferred);
 		EXPECT_EQ(0, self->p[i].foreign);
 	}
+}
+
+/* Each profiler samples another system call of the same task. */
+TEST_F(sessions, different_samples)
+{
+	self->p[0] = (struct profiler){ .t = self->t };
+	self->p[1] = (struct profiler){ .t = self->t, .uid = true };
+	sample_rounds(_metadata, self, 5);
 }
 
 /* Both sample the same call. There is one walk and one cookie, and a record for each. */
@@ -126,40 +134,17 @@ TEST_F(sessions, same_samples)
 {
 	int i;
 
-	for (i = 0; i < 2; i++) {
-		self->p[i] = (struct profiler){ .t = self->t, .tp = "sys_enter_getppid" };
-		ASSERT_EQ(0, start(&self->p[i], &self->pc[i]));
-	}
-	for (i = 0; i < 5; i++)
-		ut_round(self->t);
-	for (i = 0; i < 2; i++) {
-		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
-		EXPECT_EQ(1, self->p[i].result);
-		EXPECT_EQ(5, self->p[i].samples);
-		EXPECT_EQ(5, self->p[i].deferred);
-		EXPECT_EQ(0, self->p[i].foreign);
-	}
+	for (i = 0; i < 2; i++)
+		self->p[i] = (struct profiler){ .t = self->t };
+	sample_rounds(_metadata, self, 5);
 }
 
 /* One profiler samples all tasks, another one samples a single task. */
 TEST_F(sessions, system_wide_and_task)
 {
-	int i;
-
-	self->p[0] = (struct profiler){ .t = self->t, .tp = "sys_enter_getuid", .uid = true,
-					.all = true };
-	self->p[1] = (struct profiler){ .t = self->t, .tp = "sys_enter_getppid" };
-	for (i = 0; i < 2; i++)
-		ASSERT_EQ(0, start(&self->p[i], &self->pc[i]));
-	for (i = 0; i < 5; i++)
-		ut_round(self->t);
-	for (i = 0; i < 2; i++) {
-		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
-		EXPECT_EQ(1, self->p[i].result);
-		EXPECT_EQ(5, self->p[i].samples);
-		EXPECT_EQ(5, self->p[i].deferred);
-		EXPECT_EQ(0, self->p[i].foreign);
-	}
+	self->p[0] = (struct profiler){ .t = self->t, .uid = true, .all = true };
+	self->p[1] = (struct profiler){ .t = self->t };
+	sample_rounds(_metadata, self, 5);
 }
 
 /* One profiler ends, and the session of the other continues. */
@@ -168,7 +153,7 @@ TEST_F(sessions, one_ends)
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		self->p[i] = (struct profiler){ .t = self->t, .tp = "sys_enter_getppid" };
+		self->p[i] = (struct profiler){ .t = self->t };
 		ASSERT_EQ(0, start(&self->p[i], &self->pc[i]));
 	}
 	ut_round(self->t);
@@ -176,7 +161,7 @@ TEST_F(sessions, one_ends)
 	for (i = 0; i < 5; i++)
 		ut_round(self->t);
 	/* A third profiler may get the first one's slot, but none of its records. */
-	self->p[2] = (struct profiler){ .t = self->t, .tp = "sys_enter_getuid", .uid = true };
+	self->p[2] = (struct profiler){ .t = self->t, .uid = true };
 	ASSERT_EQ(0, start(&self->p[2], &self->pc[2]));
 	ut_round(self->t);
 	for (i = 1; i < 3; i++)
@@ -204,10 +189,9 @@ TEST_F_TIMEOUT(sessions, more_than_slots, 200)
 	setrlimit(RLIMIT_NOFILE, &files);
 	for (i = 0; i < MANY; i++) {
 		/* Two that share a slot do not sample the same call. */
-		bool uid = (i + i / SLOTS) % 2;
-
-		self->p[i] = (struct profiler){ .t = self->t, .crowd = true, .uid = uid,
-			.tp = uid ? "sys_enter_getuid" : "sys_enter_getppid" };
+		self->p[i] = (struct profiler){
+			.t = self->t, .crowd = true, .uid = (i + i / SLOTS) % 2,
+		};
 		ASSERT_EQ(0, start(&self->p[i], &self->pc[i])) TH_LOG("profiler %d", i);
 	}
 	for (i = 0; i < 3; i++)
@@ -223,18 +207,9 @@ TEST_F_TIMEOUT(sessions, more_than_slots, 200)
 	EXPECT_LT(0, shared);
 	EXPECT_GE(2 * (MANY - SLOTS), shared);
 
-	for (i = 0; i < 2; i++) {
-		self->p[i] = (struct profiler){ .t = self->t, .uid = i % 2,
-			.tp = i % 2 ? "sys_enter_getuid" : "sys_enter_getppid" };
-		ASSERT_EQ(0, start(&self->p[i], &self->pc[i]));
-	}
-	ut_round(self->t);
-	for (i = 0; i < 2; i++) {
-		ASSERT_EQ(0, finish(&self->p[i], &self->pc[i]));
-		EXPECT_EQ(1, self->p[i].result);
-		EXPECT_EQ(1, self->p[i].deferred);
-		EXPECT_EQ(0, self->p[i].foreign);
-	}
+	for (i = 0; i < 2; i++)
+		self->p[i] = (struct profiler){ .t = self->t, .uid = i % 2 };
+	sample_rounds(_metadata, self, 1);
 }
 
 /*
@@ -246,10 +221,10 @@ TEST_F_TIMEOUT(sessions, come_and_go, 200)
 	struct profiler *p = &self->p[1];
 	int i;
 
-	self->p[0] = (struct profiler){ .t = self->t, .tp = "sys_enter_getppid" };
+	self->p[0] = (struct profiler){ .t = self->t };
 	ASSERT_EQ(0, start(&self->p[0], &self->pc[0]));
 	for (i = 0; i < SLOTS; i++) {
-		*p = (struct profiler){ .t = self->t, .tp = "sys_enter_getuid", .uid = true };
+		*p = (struct profiler){ .t = self->t, .uid = true };
 		ASSERT_EQ(0, start(p, &self->pc[1])) TH_LOG("profiler %d", i);
 		ut_round(self->t);
 		ASSERT_EQ(0, finish(p, &self->pc[1]));
