@@ -346,32 +346,31 @@ TEST_F(abi, marker_with_cookie)
 	EXPECT_EQ(0, ut_write_sysctl(MAX_CONTEXTS, self->contexts));
 }
 
+/* A call that is sampled in such a session has its stack. */
+static void expect_its_stack(struct __test_metadata *_metadata, struct ut_session *s,
+			     const struct ut_opts *opts)
+{
+	struct ut_stack st;
+
+	ASSERT_EQ(0, ut_open(s, opts));
+	ASSERT_EQ(0, ut_add_tracepoint(s, "syscalls", "sys_enter_getppid"));
+	ASSERT_EQ(0, ut_profile_ladder(s, 5, one_getppid, &st));
+	EXPECT_TRUE(ut_stack_is(s, ut_sample(s, 0, 0, 0), &st));
+	EXPECT_EQ(0, ut_check(s, 0));
+}
+
 /*
  * An event with defer_output receives the records, although it has none of mmap,
  * comm and task.
  */
 TEST_F(abi, output_only_per_task)
 {
-	struct ut_stack st;
-	int tp;
-
-	ASSERT_EQ(0, ut_open(&self->s, &output_only));
-	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_EQ(0, ut_profile_ladder(&self->s, 5, one_getppid, &st));
-	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, 0, 0), &st));
-	EXPECT_EQ(0, ut_check(&self->s, 0));
+	expect_its_stack(_metadata, &self->s, &output_only);
 }
 
 TEST_F(abi, output_only_per_task_and_cpu)
 {
-	struct ut_stack st;
-	int tp;
-
-	ASSERT_EQ(0, ut_open(&self->s, &self_cpus));
-	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_EQ(0, ut_profile_ladder(&self->s, 5, one_getppid, &st));
-	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, 0, 0), &st));
-	EXPECT_EQ(0, ut_check(&self->s, 0));
+	expect_its_stack(_metadata, &self->s, &self_cpus);
 }
 
 TEST_F(abi, output_only_per_cpu)
@@ -398,17 +397,11 @@ TEST_F(abi, output_only_per_cpu)
 TEST_F(abi, one_event_for_both)
 {
 	struct ut_opts opts = self_task;
-	struct ut_stack st;
-	int tp;
 
 	opts.no_output = true;
 	opts.flags = UT_DEFER_OUTPUT;
-	ASSERT_EQ(0, ut_open(&self->s, &opts));
-	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_EQ(0, ut_profile_ladder(&self->s, 5, one_getppid, &st));
-	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, 0, 0), &st));
-	EXPECT_TRUE(ut_one_record(&self->s, ut_sample(&self->s, tp, 0, 0)));
-	EXPECT_EQ(0, ut_check(&self->s, 0));
+	expect_its_stack(_metadata, &self->s, &opts);
+	EXPECT_TRUE(ut_one_record(&self->s, ut_sample(&self->s, 0, 0, 0)));
 }
 
 /* If no event has defer_output, no record is written. */

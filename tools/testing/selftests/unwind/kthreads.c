@@ -160,19 +160,15 @@ TEST_F(kthreads, io_uring_worker)
 {
 	struct ring r;
 	int fds[2], n;
-	pid_t worker = 0;
+	pid_t worker;
 	char byte;
-	int i;
 
 	ASSERT_EQ(0, ring_setup(&r, 0)) TH_LOG("CONFIG_IO_URING? %s", strerror(errno));
 	ASSERT_EQ(0, pipe(fds));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ring_read(&r, fds[0], &byte, IOSQE_ASYNC);
 	ASSERT_EQ(1, syscall(__NR_io_uring_enter, r.fd, 1, 0, 0, NULL, 0));
-	for (i = 0; i < 10000 && !worker; i++) {
-		usleep(1000);
-		worker = ut_thread_named("iou-wrk");
-	}
+	worker = ut_thread_named("iou-wrk");
 	ASSERT_NE(0, worker);
 	ASSERT_TRUE(ut_wait_state(worker, "S"));
 	ASSERT_EQ(1, write(fds[1], "x", 1));
@@ -188,17 +184,13 @@ TEST_F(kthreads, io_uring_sqpoll)
 {
 	struct ring r;
 	int fds[2], n;
-	pid_t poller = 0;
+	pid_t poller;
 	char byte;
-	int i;
 
 	ASSERT_EQ(0, pipe(fds));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(0, ring_setup(&r, IORING_SETUP_SQPOLL)) TH_LOG("%s", strerror(errno));
-	for (i = 0; i < 10000 && !poller; i++) {
-		usleep(1000);
-		poller = ut_thread_named("iou-sqp");
-	}
+	poller = ut_thread_named("iou-sqp");
 	ASSERT_NE(0, poller);
 	ASSERT_EQ(1, write(fds[1], "x", 1));
 	ring_read(&r, fds[0], &byte, 0);

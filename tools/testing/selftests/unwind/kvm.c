@@ -301,6 +301,17 @@ struct other {
 	int			err;
 };
 
+/* Run the guest on a ladder, beside another thread. */
+static int run_beside(void *(*act)(void *), struct other *o, struct call *c)
+{
+	pthread_t id;
+
+	if (pthread_create(&id, NULL, act, o) || ut_ladder(7, run_guest, c) ||
+	    pthread_join(id, NULL))
+		return -1;
+	return o->err;
+}
+
 /* Wait until the guest runs. */
 static int wait_guest(struct other *o)
 {
@@ -370,7 +381,6 @@ TEST_F(kvm, halted)
 	struct other o = { .vm = &self->vm, .tid = gettid() };
 	struct call c = { .vcpu = self->vm.vcpu };
 	int halt, sleeps, wakes;
-	pthread_t id;
 	__u64 cookie;
 
 	ASSERT_EQ(0, vm_start(&self->vm, guest_halts));
@@ -378,15 +388,11 @@ TEST_F(kvm, halted)
 	halt = ut_add_function(&self->s, "kvm_vcpu_halt");
 	sleeps = ut_add_tracepoint(&self->s, "sched", "sched_switch");
 	wakes = ut_add_tracepoint(&self->s, "kvm", "kvm_vcpu_wakeup");
-	ASSERT_EQ(0, pthread_create(&id, NULL, wake_guest, &o));
 	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, pthread_join(id, NULL));
-	ASSERT_EQ(0, o.err);
+	ASSERT_EQ(0, run_beside(wake_guest, &o, &c));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	ASSERT_EQ(0, c.ret);
 	ASSERT_EQ(KVM_EXIT_IO, self->vm.run->exit_reason);
-	ASSERT_EQ(0, ut_drain(&self->s));
 
 	ASSERT_EQ(1, ut_count_samples(&self->s, halt, 0));
 	cookie = cookie_of(&self->s, halt, &c.st);
@@ -403,17 +409,13 @@ TEST_F(kvm, profile_ends_while_halted)
 {
 	struct other o = { .s = &self->s, .vm = &self->vm, .tid = gettid(), .disable = true };
 	struct call c = { .vcpu = self->vm.vcpu };
-	pthread_t id;
 	int halt;
 
 	ASSERT_EQ(0, vm_start(&self->vm, guest_halts));
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	halt = ut_add_function(&self->s, "kvm_vcpu_halt");
-	ASSERT_EQ(0, pthread_create(&id, NULL, wake_guest, &o));
 	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
-	ASSERT_EQ(0, pthread_join(id, NULL));
-	ASSERT_EQ(0, o.err);
+	ASSERT_EQ(0, run_beside(wake_guest, &o, &c));
 	ASSERT_EQ(0, c.ret);
 	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_EQ(1, o.records);
@@ -444,20 +446,15 @@ TEST_F(kvm, interrupts_of_the_guest)
 	struct ut_rec *r;
 	int exit, clock;
 	__u64 cookie;
-	pthread_t id;
 
 	ASSERT_EQ(0, vm_start(&self->vm, guest_spins));
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	exit = ut_add_tracepoint(&self->s, "kvm", "kvm_exit");
 	clock = ut_add_software(&self->s, PERF_COUNT_SW_CPU_CLOCK, 1000000);
-	ASSERT_EQ(0, pthread_create(&id, NULL, stop_guest, &o));
 	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, pthread_join(id, NULL));
-	ASSERT_EQ(0, o.err);
+	ASSERT_EQ(0, run_beside(stop_guest, &o, &c));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	ASSERT_EQ(0, c.ret);
-	ASSERT_EQ(0, ut_drain(&self->s));
 
 	/*
 	 * Exits have interrupts off. They are immediate, unless the clock has hit the thread in
@@ -503,7 +500,6 @@ TEST_F(kvm, first_sample_is_of_the_guest)
 	struct call c = { .vcpu = self->vm.vcpu };
 	struct ut_stack got;
 	struct ut_rec *r;
-	pthread_t id;
 	int clock;
 
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
@@ -512,10 +508,7 @@ TEST_F(kvm, first_sample_is_of_the_guest)
 		ASSERT_EQ(0, vm_start(&self->vm, guest_spins));
 		self->vm.mem[GUEST_FLAG] = 0;
 		self->vm.mem[GUEST_STOP] = 0;
-		ASSERT_EQ(0, pthread_create(&id, NULL, profile_guest, &o));
-		ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
-		ASSERT_EQ(0, pthread_join(id, NULL));
-		ASSERT_EQ(0, o.err);
+		ASSERT_EQ(0, run_beside(profile_guest, &o, &c));
 		ASSERT_EQ(0, c.ret);
 		all = ut_count_samples(&self->s, clock, 0);
 		ASSERT_EQ(0, ut_drain(&self->s));
@@ -554,7 +547,6 @@ TEST_F(kvm, signal_ends_the_run)
 	struct call c = { .vcpu = self->vm.vcpu };
 	struct ut_rec *r;
 	int enter, exit, deliver;
-	pthread_t id;
 
 	ASSERT_EQ(0, sigaction(SIGUSR1, &act, NULL));
 	ASSERT_EQ(0, vm_start(&self->vm, guest_spins));
@@ -562,14 +554,10 @@ TEST_F(kvm, signal_ends_the_run)
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_ioctl");
 	exit = ut_add_tracepoint(&self->s, "kvm", "kvm_exit");
 	deliver = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
-	ASSERT_EQ(0, pthread_create(&id, NULL, kick_guest, &o));
 	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(7, run_guest, &c));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, pthread_join(id, NULL));
-	ASSERT_EQ(0, o.err);
+	ASSERT_EQ(0, run_beside(kick_guest, &o, &c));
+	ASSERT_EQ(0, ut_stop(&self->s));
 	ASSERT_EQ(-EINTR, c.ret);
-	ASSERT_EQ(0, ut_drain(&self->s));
 	/* The first two ioctl() calls enable the other two events. */
 	r = ut_sample(&self->s, enter, 0, 2);
 	ASSERT_TRUE(ut_stack_is(&self->s, r, &c.st));

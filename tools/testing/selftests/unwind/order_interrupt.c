@@ -142,6 +142,17 @@ static int open_output(pid_t pid)
 	return ut_perf_open(&attr, pid, -1, -1, 0);
 }
 
+/* Each disabling interrupts the caller. */
+static int interrupt_often(int output)
+{
+	int i, err = 0;
+
+	for (i = 0; i < 20; i++)
+		err |= ioctl(output, PERF_EVENT_IOC_DISABLE, 0) ||
+		       ioctl(output, PERF_EVENT_IOC_ENABLE, 0);
+	return err;
+}
+
 /*
  * Delay the caller between the request and the writing of the sample: a breakpoint there
  * belongs to an event with a long, immediate stack. Interrupts are delayed by its walk, and
@@ -174,7 +185,7 @@ static int open_delay(pid_t pid)
  */
 TEST_F(interrupt, between_request_and_sample)
 {
-	unsigned int i, early = 0, samples = 0, rounds, n;
+	unsigned int i, early = 0, samples = 0, n;
 	struct ut_rec *r, *rec;
 	int output, delay;
 
@@ -188,10 +199,7 @@ TEST_F(interrupt, between_request_and_sample)
 	for (n = 0; n < 5; n++) {
 		ASSERT_EQ(0, ut_enable(&self->s));
 		allow_calls(self->caller, 500);
-		for (rounds = 0; rounds < 20; rounds++) {
-			ASSERT_EQ(0, ioctl(output, PERF_EVENT_IOC_DISABLE, 0));
-			ASSERT_EQ(0, ioctl(output, PERF_EVENT_IOC_ENABLE, 0));
-		}
+		ASSERT_EQ(0, interrupt_often(output));
 		wait_for_calls(self->caller, 1);
 		ASSERT_EQ(0, ut_stop(&self->s));
 		for (i = 0; (r = ut_sample(&self->s, 0, self->c.pid, i)); i++) {
@@ -210,13 +218,15 @@ TEST_F(interrupt, between_request_and_sample)
 	close(output);
 }
 
-/* Do all samples of a session that has ended have a record with the whole chain? */
-static bool all_whole(struct ut_session *s, pid_t tid, unsigned int allow, unsigned long *nr)
+/* End a session. Do all samples have a record with the whole chain? */
+static bool ends_whole(struct ut_session *s, pid_t tid, unsigned int allow, unsigned long *nr)
 {
 	struct ut_rec *r, *rec;
 	__u64 k;
 	int i;
 
+	if (ut_stop(s))
+		return false;
 	for (i = 0; (r = ut_sample(s, 0, tid, i)); i++, ++*nr) {
 		rec = r->cookie ? ut_record_of(s, tid, r->cookie) : NULL;
 		if (!rec || rec->nr != MOST_FRAMES + 1) {
@@ -250,8 +260,7 @@ TEST_F_TIMEOUT(interrupt, disable_in_the_walk, 200)
 		/* Wait for another time in each round, to hit another point of the walk. */
 		for (spin = round * 997 % 20000; spin; spin--)
 			asm volatile("" : : : "memory");
-		ASSERT_EQ(0, ut_stop(&self->s));
-		ASSERT_TRUE(all_whole(&self->s, self->c.pid, 0, &samples))
+		ASSERT_TRUE(ends_whole(&self->s, self->c.pid, 0, &samples))
 			TH_LOG("round %u", round);
 		ut_forget(&self->s);
 	}
@@ -267,7 +276,7 @@ TEST_F_TIMEOUT(interrupt, disable_in_the_walk, 200)
 TEST_F_TIMEOUT(interrupt, hand_out_in_the_walk, 200)
 {
 	unsigned long samples = 0;
-	unsigned int round, i;
+	unsigned int round;
 	int output;
 
 	make_chain(MOST_FRAMES, NULL);
@@ -278,14 +287,10 @@ TEST_F_TIMEOUT(interrupt, hand_out_in_the_walk, 200)
 	for (round = 0; round < 20; round++) {
 		ASSERT_EQ(0, ut_enable(&self->s));
 		allow_calls(self->caller, 60);
-		for (i = 0; i < 20; i++) {
-			ASSERT_EQ(0, ioctl(output, PERF_EVENT_IOC_DISABLE, 0));
-			ASSERT_EQ(0, ioctl(output, PERF_EVENT_IOC_ENABLE, 0));
-		}
+		ASSERT_EQ(0, interrupt_often(output));
 		wait_for_calls(self->caller, 1);
-		ASSERT_EQ(0, ut_stop(&self->s));
 		/* Some records come before their samples. */
-		ASSERT_TRUE(all_whole(&self->s, self->c.pid, UT_ALLOW_EARLY, &samples))
+		ASSERT_TRUE(ends_whole(&self->s, self->c.pid, UT_ALLOW_EARLY, &samples))
 			TH_LOG("round %u", round);
 		EXPECT_EQ(ut_count_samples(&self->s, 0, self->c.pid),
 			  ut_count(&self->s, UT_RECORD_CALLCHAIN_DEFERRED, self->c.pid));
@@ -341,8 +346,7 @@ TEST_F_TIMEOUT(interrupt, preemption_in_the_walk, 200)
 		ASSERT_EQ(0, ut_enable(&self->s));
 		allow_calls(self->caller, 60);
 		wait_for_calls(self->caller, 10);
-		ASSERT_EQ(0, ut_stop(&self->s));
-		ASSERT_TRUE(all_whole(&self->s, self->c.pid, 0, &samples))
+		ASSERT_TRUE(ends_whole(&self->s, self->c.pid, 0, &samples))
 			TH_LOG("round %u", round);
 		ut_forget(&self->s);
 	}

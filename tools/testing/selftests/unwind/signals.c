@@ -310,6 +310,15 @@ static void send_alarm(void *arg)
 		kill(getppid(), SIGALRM);
 }
 
+/* Profile a ladder on which @fn sleeps until such a child sends the signal. */
+static int profile_until_alarm(struct ut_session *s, ut_fn fn, struct ut_stack *st)
+{
+	struct ut_child sender;
+
+	return ut_fork(&sender, send_alarm, NULL) || ut_enable(s) || ut_go(&sender) ||
+	       ut_ladder(6, fn, st) || ut_stop(s) || ut_wait(&sender) ? -1 : 0;
+}
+
 /* A signal interrupts a sleep: the sample of the sleep has the sleep's stack. */
 static void sleep_until_alarm(void *arg)
 {
@@ -320,21 +329,15 @@ static void sleep_until_alarm(void *arg)
 
 TEST_F(signals, interrupted_sleep)
 {
-	struct ut_child sender;
 	struct ut_stack st;
 	int enter, exit, deliver;
 
-	ASSERT_EQ(0, ut_fork(&sender, send_alarm, NULL));
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep");
 	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_nanosleep");
 	deliver = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
 	set_handler(SIGALRM, 0);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&sender));
-	ASSERT_EQ(0, ut_ladder(6, sleep_until_alarm, &st));
-	ASSERT_EQ(0, ut_stop(&self->s));
-	ASSERT_EQ(0, ut_wait(&sender));
+	ASSERT_EQ(0, profile_until_alarm(&self->s, sleep_until_alarm, &st));
 	ASSERT_EQ(1, handlers);
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, 0, 0), &st));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, exit, 0, 0), &st));
@@ -350,19 +353,13 @@ TEST_F(signals, interrupted_sleep)
  */
 TEST_F(signals, interrupted_in_the_delivery)
 {
-	struct ut_child sender;
 	struct ut_stack st;
 	int func;
 
-	ASSERT_EQ(0, ut_fork(&sender, send_alarm, NULL));
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	func = ut_add_function(&self->s, "copy_fpstate_to_sigframe");
 	set_handler(SIGALRM, 0);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&sender));
-	ASSERT_EQ(0, ut_ladder(6, sleep_until_alarm, &st));
-	ASSERT_EQ(0, ut_stop(&self->s));
-	ASSERT_EQ(0, ut_wait(&sender));
+	ASSERT_EQ(0, profile_until_alarm(&self->s, sleep_until_alarm, &st));
 	ASSERT_EQ(1, handlers);
 	ASSERT_EQ(1, ut_count_samples(&self->s, func, 0));
 	EXPECT_TRUE(ut_has_stack_or_none(&self->s, ut_sample(&self->s, func, 0, 0), &st));
@@ -410,23 +407,17 @@ TEST_F(signals, restarted_behind_the_handler)
 {
 	struct sigaction sa = { .sa_handler = give, .sa_flags = SA_RESTART | SA_ONSTACK };
 	struct ut_rec *r, *deliver, *fault = NULL;
-	struct ut_child sender;
 	struct ut_stack st;
 	int tp, faults;
 	unsigned int i;
 
 	ASSERT_EQ(0, pipe(refill));
-	ASSERT_EQ(0, ut_fork(&sender, send_alarm, NULL));
 	ASSERT_EQ(0, fresh_altstack());
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
 	tp = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
 	faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
 	sigaction(SIGALRM, &sa, NULL);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&sender));
-	ASSERT_EQ(0, ut_ladder(6, read_refilled, &st));
-	ASSERT_EQ(0, ut_stop(&self->s));
-	ASSERT_EQ(0, ut_wait(&sender));
+	ASSERT_EQ(0, profile_until_alarm(&self->s, read_refilled, &st));
 	ASSERT_EQ(1, handlers);
 	deliver = ut_sample(&self->s, tp, 0, 0);
 	ASSERT_TRUE(ut_has_stack_or_none(&self->s, deliver, &st));

@@ -346,7 +346,7 @@ bool ut_wait_state(pid_t tid, const char *states)
 	return false;
 }
 
-pid_t ut_thread_named(const char *prefix)
+static pid_t find_thread(const char *prefix)
 {
 	DIR *dir = opendir("/proc/self/task");
 	char path[64], comm[32];
@@ -366,6 +366,20 @@ pid_t ut_thread_named(const char *prefix)
 	if (dir)
 		closedir(dir);
 	return found;
+}
+
+pid_t ut_thread_named(const char *prefix)
+{
+	pid_t found;
+	int i;
+
+	for (i = 0; i < 10000; i++) {
+		found = find_thread(prefix);
+		if (found)
+			return found;
+		usleep(1000);
+	}
+	return 0;
 }
 
 int ut_cgroup(struct ut_cgroup *f, pid_t pid)

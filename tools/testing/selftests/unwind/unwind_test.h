@@ -385,7 +385,7 @@ struct ut_target {
 struct ut_target *ut_start_target(struct ut_child *c);
 void ut_round(struct ut_target *t);
 
-/* The thread of this process whose name begins with @prefix; 0: there is none. */
+/* The thread of this process whose name begins with @prefix; 0: none within ten seconds. */
 pid_t ut_thread_named(const char *prefix);
 
 /*
