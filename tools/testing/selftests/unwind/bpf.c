@@ -268,6 +268,14 @@ static bool sample_is(struct ut_session *s, int event, const struct ut_stack *wa
 	       ut_same_stack(&got, want);
 }
 
+/* Let a program run at the samples of an event. */
+static int run_at(struct ut_session *s, int event, int prog)
+{
+	if (event < 0 || prog < 0)
+		return -1;
+	return ioctl(s->event[event].fd[0], PERF_EVENT_IOC_SET_BPF, prog);
+}
+
 static void one_call(void *arg)
 {
 	ut_syscall0(arg, __NR_getppid);
@@ -280,30 +288,14 @@ TEST_F(bpf, tracepoint)
 	int tp, prog;
 
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_LE(0, tp);
 	prog = prog_load(BPF_PROG_TYPE_TRACEPOINT, self->values, self->stacks, 0);
-	ASSERT_LE(0, prog);
-	ASSERT_EQ(0, ioctl(self->s.event[tp].fd[0], PERF_EVENT_IOC_SET_BPF, prog));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(6, one_call, &st));
-	ut_disable(&self->s);
+	ASSERT_EQ(0, run_at(&self->s, tp, prog));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 6, one_call, &st));
 	ASSERT_EQ(0, map_lookup(self->values, 0, &self->v));
 	EXPECT_EQ(1, self->v.hits);
 	EXPECT_TRUE(same_user_stack(&self->v, self->stacks, &st, false));
-	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(sample_has(&self->s, tp, &st));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
-}
-
-/* Attach a program without an event: it runs at every hit, in any task. */
-static int raw_tracepoint_open(const char *name, int prog)
-{
-	union bpf_attr attr = {
-		.raw_tracepoint.name = (unsigned long)name,
-		.raw_tracepoint.prog_fd = prog,
-	};
-
-	return bpf(BPF_RAW_TRACEPOINT_OPEN, &attr);
 }
 
 static void rename_self(void *arg)
@@ -311,26 +303,38 @@ static void rename_self(void *arg)
 	ut_syscall2(arg, __NR_prctl, PR_SET_NAME, "renamed");
 }
 
+/* The program is attached without an event: it runs at every hit, in any task. */
+static int profile_rename(struct ut_session *s, int prog, struct ut_stack *st)
+{
+	union bpf_attr attr = {
+		.raw_tracepoint.name = (unsigned long)"task_rename",
+		.raw_tracepoint.prog_fd = prog,
+	};
+	int link, err;
+
+	if (prog < 0 || ut_enable(s))
+		return -1;
+	link = bpf(BPF_RAW_TRACEPOINT_OPEN, &attr);
+	if (link < 0)
+		return -1;
+	err = ut_ladder(6, rename_self, st);
+	close(link);
+	return err ?: ut_stop(s);
+}
+
 /* A program on a raw tracepoint, and an event that samples the same tracepoint. */
 TEST_F(bpf, raw_tracepoint)
 {
 	struct ut_stack st;
-	int tp, prog, link;
+	int tp, prog;
 
 	tp = ut_add_tracepoint(&self->s, "task", "task_rename");
 	prog = prog_load(BPF_PROG_TYPE_RAW_TRACEPOINT, self->values, self->stacks, 0);
-	ASSERT_LE(0, prog);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	link = raw_tracepoint_open("task_rename", prog);
-	ASSERT_LE(0, link);
-	ASSERT_EQ(0, ut_ladder(6, rename_self, &st));
-	close(link);
-	ut_disable(&self->s);
+	ASSERT_EQ(0, profile_rename(&self->s, prog, &st));
 	ASSERT_EQ(0, map_lookup(self->values, 0, &self->v));
 	EXPECT_EQ(1, self->v.hits);
 	EXPECT_TRUE(same_user_stack(&self->v, self->stacks, &st, false));
 	EXPECT_LT(8, self->v.kernel_len);
-	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(sample_is(&self->s, tp, &st, variant->immediate));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
@@ -344,7 +348,7 @@ TEST_F(bpf, output)
 		.sample_period	= 1,
 	};
 	long nr = sysconf(_SC_NPROCESSORS_CONF), cpu;
-	int event, events, prog, link;
+	int event, events, prog;
 	struct ut_stack st;
 
 	event = ut_add(&self->s, &attr);
@@ -354,13 +358,7 @@ TEST_F(bpf, output)
 	for (cpu = 0; cpu < nr; cpu++)
 		ASSERT_EQ(0, map_update(events, cpu, &self->s.event[event].fd[0]));
 	prog = prog_load_output(events);
-	ASSERT_LE(0, prog);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	link = raw_tracepoint_open("task_rename", prog);
-	ASSERT_LE(0, link);
-	ASSERT_EQ(0, ut_ladder(6, rename_self, &st));
-	close(link);
-	ASSERT_EQ(0, ut_stop(&self->s));
+	ASSERT_EQ(0, profile_rename(&self->s, prog, &st));
 	EXPECT_EQ(1, ut_count_samples(&self->s, event, 0));
 	EXPECT_TRUE(sample_has(&self->s, event, &st));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -374,18 +372,13 @@ TEST_F(bpf, kprobe)
 
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	probe = ut_add_probe(&self->s, "kprobe", "__x64_sys_getppid", 0, false);
-	ASSERT_LE(0, probe);
 	prog = prog_load(BPF_PROG_TYPE_KPROBE, self->values, self->stacks, 0);
-	ASSERT_LE(0, prog);
-	ASSERT_EQ(0, ioctl(self->s.event[probe].fd[0], PERF_EVENT_IOC_SET_BPF, prog));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(6, one_call, &st));
-	ut_disable(&self->s);
+	ASSERT_EQ(0, run_at(&self->s, probe, prog));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 6, one_call, &st));
 	ASSERT_EQ(0, map_lookup(self->values, 0, &self->v));
 	EXPECT_EQ(1, self->v.hits);
 	EXPECT_TRUE(same_user_stack(&self->v, self->stacks, &st, false));
 	EXPECT_LT(8, self->v.kernel_len);
-	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(sample_is(&self->s, tp, &st, variant->immediate));
 	EXPECT_TRUE(sample_has(&self->s, probe, &st));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -405,9 +398,7 @@ static bool probe_and_run(struct ut_session *s, int prog, struct ut_stack *st, i
 {
 	*probe = ut_add_own_probe(s, bpf_probed, false);
 	*with_prog = ut_add_own_probe(s, bpf_probed, false);
-	return prog >= 0 && *probe >= 0 && *with_prog >= 0 &&
-	       !ioctl(s->event[*with_prog].fd[0], PERF_EVENT_IOC_SET_BPF, prog) &&
-	       !ut_enable(s) && !ut_ladder(6, probed, st) && !ut_disable(s);
+	return !run_at(s, *with_prog, prog) && !ut_profile_ladder(s, 6, probed, st);
 }
 
 TEST_F(bpf, uprobe)
@@ -420,7 +411,6 @@ TEST_F(bpf, uprobe)
 	ASSERT_EQ(0, map_lookup(self->values, 0, &self->v));
 	EXPECT_EQ(1, self->v.hits);
 	EXPECT_TRUE(same_user_stack(&self->v, self->stacks, &st, false));
-	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(sample_is(&self->s, probe, &st, variant->immediate));
 	EXPECT_TRUE(sample_has(&self->s, with_prog, &st));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -437,7 +427,6 @@ TEST_F(bpf, uprobe_sleepable)
 	ASSERT_EQ(0, map_lookup(self->values, 0, &self->v));
 	EXPECT_EQ(1, self->v.hits);
 	EXPECT_TRUE(same_user_stack(&self->v, -1, &st, false));
-	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(sample_is(&self->s, probe, &st, variant->immediate));
 	EXPECT_TRUE(sample_has(&self->s, with_prog, &st));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -495,16 +484,13 @@ TEST_F(bpf, userstacktrace)
 
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	ASSERT_EQ(0, trace_getppid());
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_ladder(10, one_call, &st));
-	ut_disable(&self->s);
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 10, one_call, &st));
 	nr = traced_stacks(&traced);
 	ut_write_sysctl(TRACE "/events/syscalls/sys_enter_getppid/enable", 0);
 	EXPECT_EQ(0, rmdir(TRACE));
 	EXPECT_EQ(1, nr);
 	EXPECT_EQ(TRACED, traced.nr);
 	EXPECT_TRUE(ut_stack_within(&traced, &st));
-	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(sample_is(&self->s, tp, &st, variant->immediate));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
@@ -528,29 +514,32 @@ static ut_noinline void touch(void *arg)
 	munmap(p, 4096);
 }
 
+/* Run @fn, which enables the event of page faults for one fault, with a program at it. */
+static void fault_with_prog(struct __test_metadata *_metadata, FIXTURE_DATA(bpf) * self, ut_fn fn,
+			    struct work *w)
+{
+	int prog = prog_load(BPF_PROG_TYPE_PERF_EVENT, self->values, self->stacks, 0);
+
+	ASSERT_EQ(0, ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1));
+	ASSERT_EQ(0, run_at(&self->s, 0, prog));
+	ASSERT_EQ(0, ioctl(self->s.ring[0].fd, PERF_EVENT_IOC_ENABLE, 0));
+	w->event = self->s.event[0].fd[0];
+	ASSERT_EQ(0, ut_ladder(6, fn, w));
+	ASSERT_EQ(0, ut_stop(&self->s));
+	ASSERT_EQ(0, map_lookup(self->values, 0, &self->v));
+}
+
 /* A program on a software event gets the sample's callchain. */
 TEST_F(bpf, perf_event)
 {
 	struct work w;
-	int faults, prog;
 
-	faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
-	ASSERT_LE(0, faults);
-	prog = prog_load(BPF_PROG_TYPE_PERF_EVENT, self->values, self->stacks, 0);
-	ASSERT_LE(0, prog);
-	ASSERT_EQ(0, ioctl(self->s.event[faults].fd[0], PERF_EVENT_IOC_SET_BPF, prog));
-	ASSERT_EQ(0, ioctl(self->s.ring[0].fd, PERF_EVENT_IOC_ENABLE, 0));
-	/* touch() enables the event for one fault only. */
-	w.event = self->s.event[faults].fd[0];
-	ASSERT_EQ(0, ut_ladder(6, touch, &w));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, map_lookup(self->values, 0, &self->v));
+	fault_with_prog(_metadata, self, touch, &w);
 	EXPECT_EQ(1, self->v.hits);
 	EXPECT_TRUE(same_user_stack(&self->v, self->stacks, &w.st, true));
 	/* The fault comes from user space, so there is no kernel stack. */
 	EXPECT_GE(0, self->v.kernel_len);
-	ASSERT_EQ(0, ut_drain(&self->s));
-	EXPECT_TRUE(sample_has(&self->s, faults, &w.st));
+	EXPECT_TRUE(sample_has(&self->s, 0, &w.st));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
@@ -570,19 +559,9 @@ TEST_F(bpf, perf_event_in_kernel)
 {
 	struct work w = { .file = memfd_create("file", 0) };
 	unsigned int i;
-	int faults, prog;
 
 	ASSERT_EQ(0, ftruncate(w.file, 4096));
-	faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
-	ASSERT_LE(0, faults);
-	prog = prog_load(BPF_PROG_TYPE_PERF_EVENT, self->values, self->stacks, 0);
-	ASSERT_LE(0, prog);
-	ASSERT_EQ(0, ioctl(self->s.event[faults].fd[0], PERF_EVENT_IOC_SET_BPF, prog));
-	ASSERT_EQ(0, ioctl(self->s.ring[0].fd, PERF_EVENT_IOC_ENABLE, 0));
-	w.event = self->s.event[faults].fd[0];
-	ASSERT_EQ(0, ut_ladder(6, in_kernel, &w));
-	ut_disable(&self->s);
-	ASSERT_EQ(0, map_lookup(self->values, 0, &self->v));
+	fault_with_prog(_metadata, self, in_kernel, &w);
 	EXPECT_LE(1, self->v.hits);
 	EXPECT_TRUE(same_user_stack(&self->v, self->stacks, &w.st, true));
 	ASSERT_LT(8, self->v.kernel_len);

@@ -189,6 +189,27 @@ static int start(struct ut_session *s, struct ut_child *c)
 }
 
 /*
+ * Take the frame pointer of a stopped task away, and restore it a step later: the program
+ * would crash if it ran on without.
+ */
+static int step_without_rbp(pid_t pid)
+{
+	struct user_regs_struct regs;
+	unsigned long rbp;
+
+	if (ptrace(PTRACE_GETREGS, pid, 0, &regs))
+		return -1;
+	rbp = regs.rbp;
+	regs.rbp = 0;
+	if (ptrace(PTRACE_SETREGS, pid, 0, &regs) ||
+	    !WIFSTOPPED(resume(pid, PTRACE_SINGLESTEP)) ||
+	    ptrace(PTRACE_GETREGS, pid, 0, &regs))
+		return -1;
+	regs.rbp = rbp;
+	return ptrace(PTRACE_SETREGS, pid, 0, &regs);
+}
+
+/*
  * A tracer changes the frame pointer at the stop after a system call. Samples from before
  * the stop have the stack from before it.
  */
@@ -197,7 +218,6 @@ TEST_F(stops, tracer_writes_registers)
 	struct user_regs_struct regs;
 	int enter, exit, status, stops = 0;
 	struct ut_stack got;
-	unsigned long rbp = 0;
 
 	ASSERT_EQ(0, seize(&self->s, &self->c, self->sh));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
@@ -207,17 +227,9 @@ TEST_F(stops, tracer_writes_registers)
 		ASSERT_TRUE(WIFSTOPPED(status));
 		ASSERT_EQ(0, ptrace(PTRACE_GETREGS, self->c.pid, 0, &regs));
 		if (regs.orig_rax == __NR_getppid && (long)regs.rax >= 0) {
-			/* The stop after getppid(): take the frame pointer away. */
-			rbp = regs.rbp;
-			regs.rbp = 0;
-			ASSERT_EQ(0, ptrace(PTRACE_SETREGS, self->c.pid, 0, &regs));
+			/* The stop after getppid() */
+			ASSERT_EQ(0, step_without_rbp(self->c.pid));
 			stops++;
-			/* The program would crash, so restore it before it runs on. */
-			status = resume(self->c.pid, PTRACE_SINGLESTEP);
-			ASSERT_TRUE(WIFSTOPPED(status));
-			ASSERT_EQ(0, ptrace(PTRACE_GETREGS, self->c.pid, 0, &regs));
-			regs.rbp = rbp;
-			ASSERT_EQ(0, ptrace(PTRACE_SETREGS, self->c.pid, 0, &regs));
 		}
 	}
 	EXPECT_EQ(0, WEXITSTATUS(status));
@@ -313,12 +325,10 @@ static void ladder_kills_itself(void *arg)
 
 TEST_F(stops, tracer_behind_an_nmi_of_a_signal)
 {
-	struct user_regs_struct regs;
 	unsigned int i, whole = 0;
 	struct ut_stack got;
 	struct ut_rec *r;
 	int stop, status;
-	unsigned long rbp;
 
 	ASSERT_EQ(0, ut_watch(&self->s, &sideband, &self->c, ladder_kills_itself, self->sh));
 	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, self->c.pid, 0, PTRACE_O_TRACESYSGOOD));
@@ -328,16 +338,7 @@ TEST_F(stops, tracer_behind_an_nmi_of_a_signal)
 		status = resume(self->c.pid, PTRACE_CONT);
 		ASSERT_TRUE(WIFSTOPPED(status));
 	} while (WSTOPSIG(status) != SIGUSR1);
-	ASSERT_EQ(0, ptrace(PTRACE_GETREGS, self->c.pid, 0, &regs));
-	rbp = regs.rbp;
-	regs.rbp = 0;
-	ASSERT_EQ(0, ptrace(PTRACE_SETREGS, self->c.pid, 0, &regs));
-	/* The program would crash, so restore it before it runs on. */
-	status = resume(self->c.pid, PTRACE_SINGLESTEP);
-	ASSERT_TRUE(WIFSTOPPED(status));
-	ASSERT_EQ(0, ptrace(PTRACE_GETREGS, self->c.pid, 0, &regs));
-	regs.rbp = rbp;
-	ASSERT_EQ(0, ptrace(PTRACE_SETREGS, self->c.pid, 0, &regs));
+	ASSERT_EQ(0, step_without_rbp(self->c.pid));
 	status = resume(self->c.pid, PTRACE_CONT);
 	ASSERT_TRUE(WIFEXITED(status));
 	self->c.pid = 0;

@@ -40,38 +40,35 @@ static ut_noinline void inner(void)
 	asm volatile("" : : : "memory");
 }
 
-static ut_noinline void middle(int again)
+static ut_noinline void middle(void)
 {
 	ut_walk_self(&entered, (unsigned long)middle, __builtin_frame_address(0));
-	if (again)
-		middle(again - 1);
-	else
-		inner();
+	inner();
 	asm volatile("" : : : "memory");
 }
 
 static void outer(void *arg)
 {
-	middle(*(int *)arg);
+	middle();
 	asm volatile("" : : : "memory");
 }
 
 /* The stack without probes. */
-static struct ut_stack unprobed(int again)
+static struct ut_stack unprobed(void)
 {
-	ut_ladder(4, outer, &again);
+	ut_ladder(4, outer, NULL);
 	return st;
 }
 
 TEST_F(uprobes, return_probes_pending)
 {
-	struct ut_stack want = unprobed(0);
-	int again = 0, tp;
+	struct ut_stack want = unprobed();
+	int tp;
 
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	ASSERT_LE(0, ut_add_own_probe(&self->s, inner, true));
 	ASSERT_LE(0, ut_add_own_probe(&self->s, middle, true));
-	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, NULL));
 	/* The probes were pending: the program itself saw the trampoline. */
 	ASSERT_NE(want.ip[2], st.ip[2]);
 	ASSERT_EQ(st.ip[2], st.ip[3]);
@@ -82,13 +79,13 @@ TEST_F(uprobes, return_probes_pending)
 /* At the sample of a return probe, the function has returned to its caller. */
 TEST_F(uprobes, sample_of_a_return_probe)
 {
-	struct ut_stack want = unprobed(0), got;
+	struct ut_stack want = unprobed(), got;
 	struct ut_rec *r;
-	int again = 0, ret;
+	int ret;
 	unsigned int i;
 
 	ret = ut_add_own_probe(&self->s, inner, true);
-	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, NULL));
 	r = ut_sample(&self->s, ret, 0, 0);
 	ASSERT_NE(NULL, r);
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
@@ -284,7 +281,7 @@ TEST_F(pending, of_a_sleeper)
  */
 TEST_F(uprobes, around_the_handler)
 {
-	int again = 0, before, behind, probe;
+	int before, behind, probe;
 	struct ut_stack got;
 	struct ut_rec *r;
 	unsigned int i;
@@ -293,7 +290,7 @@ TEST_F(uprobes, around_the_handler)
 	/* This runs only if task work is pending. */
 	behind = ut_add_function(&self->s, "task_work_run");
 	probe = ut_add_own_probe(&self->s, middle, false);
-	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, NULL));
 	ASSERT_LE(1, ut_count_samples(&self->s, before, 0));
 	EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, before, 0, 0), &got));
 	EXPECT_TRUE(ut_has_stack(&self->s, ut_sample(&self->s, probe, 0, 0), &entered));
@@ -308,11 +305,11 @@ TEST_F(uprobes, around_the_handler)
 /* An NMI while a probe is handled. The registers change before the stack is walked. */
 TEST_F(uprobes, interrupted_in_the_handler)
 {
-	int again = 0, func;
+	int func;
 
 	func = ut_add_function(&self->s, "perf_tp_event");
 	ASSERT_LE(0, ut_add_own_probe(&self->s, middle, false));
-	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, NULL));
 	ASSERT_EQ(1, ut_count_samples(&self->s, func, 0));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, func, 0, 0), &entered));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -322,11 +319,11 @@ TEST_F(uprobes, interrupted_in_the_handler)
 TEST_F(uprobes, interrupted_in_the_handler_of_a_return)
 {
 	struct ut_stack want, got;
-	int again = 0, func, ret;
+	int func, ret;
 
 	func = ut_add_function(&self->s, "perf_tp_event");
 	ret = ut_add_own_probe(&self->s, middle, true);
-	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, NULL));
 	ASSERT_EQ(1, ut_count_samples(&self->s, ret, 0));
 	ASSERT_EQ(1, ut_count_samples(&self->s, func, 0));
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, ret, 0, 0), &want));
@@ -343,10 +340,10 @@ TEST_F(uprobes, around_the_handler_of_a_return)
 {
 	struct ut_rec *before, *behind;
 	struct ut_stack want, got;
-	int again = 0, enter, ret;
+	int enter, ret;
 	char filter[32];
 
-	unprobed(0);
+	unprobed();
 	want = entered;
 	enter = ut_add_tracepoint(&self->s, "raw_syscalls", "sys_enter");
 	ret = ut_add_own_probe(&self->s, middle, true);
@@ -354,7 +351,7 @@ TEST_F(uprobes, around_the_handler_of_a_return)
 	ASSERT_LE(0, ret);
 	snprintf(filter, sizeof(filter), "id == %d", NR_URETPROBE);
 	ASSERT_EQ(0, ioctl(self->s.event[enter].fd[0], PERF_EVENT_IOC_SET_FILTER, filter));
-	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, NULL));
 	ASSERT_EQ(1, ut_count_samples(&self->s, enter, 0));
 	ASSERT_EQ(1, ut_count_samples(&self->s, ret, 0));
 	before = ut_sample(&self->s, enter, 0, 0);
@@ -380,15 +377,15 @@ TEST_F(uprobes, around_the_handler_of_a_return)
 TEST_F(uprobes, interrupted_before_the_handler_of_a_return)
 {
 	struct ut_stack want, got;
-	int again = 0, func;
+	int func;
 
-	unprobed(0);
+	unprobed();
 	want = entered;
 	/* With two pending probes, this is called for the outer one. */
 	func = ut_add_function(&self->s, "arch_uretprobe_is_alive");
 	ASSERT_LE(0, ut_add_own_probe(&self->s, outer, true));
 	ASSERT_LE(0, ut_add_own_probe(&self->s, middle, true));
-	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, NULL));
 	/* It is called when middle() is entered, and when it returns. */
 	ASSERT_EQ(2, ut_count_samples(&self->s, func, 0));
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, func, 0, 1), &got));
@@ -402,10 +399,10 @@ TEST_F(uprobes, interrupted_before_the_handler_of_a_return)
 /* K13 */
 TEST_F(uprobes, first_instruction)
 {
-	int again = 0, probe;
+	int probe;
 
 	probe = ut_add_own_probe(&self->s, middle, false);
-	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, NULL));
 	ASSERT_EQ(1, ut_count_samples(&self->s, probe, 0));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, probe, 0, 0), &entered));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -415,13 +412,13 @@ TEST_F(uprobes, first_instruction)
 TEST_F(uprobes, first_instruction_with_return_probes)
 {
 	struct ut_stack want;
-	int again = 0, probe;
+	int probe;
 
-	unprobed(0);
+	unprobed();
 	want = entered;
 	ASSERT_LE(0, ut_add_own_probe(&self->s, middle, true));
 	probe = ut_add_own_probe(&self->s, inner, false);
-	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, &again));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, outer, NULL));
 	ASSERT_EQ(1, ut_count_samples(&self->s, probe, 0));
 	/* inner(), its call in middle(), and then the stack as middle() has seen it */
 	memmove(&want.ip[2], &want.ip[1], (want.nr - 1) * sizeof(want.ip[0]));
