@@ -4,7 +4,6 @@
  * addresses. The tests compute each expected stack with the same rules as the kernel.
  */
 #include <asm/ldt.h>
-#include <linux/hw_breakpoint.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -308,12 +307,6 @@ TEST(code_of_32_bits)
 	};
 	static const struct stack32 seg = { .cs = CS32, .ss = SS32 };
 	static const struct ut_opts opts = { .pid = 0 };
-	struct perf_event_attr attr = {
-		.type		= PERF_TYPE_BREAKPOINT,
-		.bp_type	= HW_BREAKPOINT_X,
-		.bp_len		= sizeof(long),
-		.sample_period	= 1,
-	};
 	struct ut_stack want = { .nr = 2 }, got;
 	struct ut_session s = {};
 	__u32 *mem;
@@ -326,13 +319,12 @@ TEST(code_of_32_bits)
 	mem[2] = 0x500000;
 
 	ASSERT_EQ(0, ut_open(&s, &opts));
-	attr.bp_addr = (unsigned long)low_code + 4;
-	bp = ut_add(&s, &attr);
+	bp = ut_add_user_instruction(&s, (unsigned long)low_code + 4);
 	ASSERT_EQ(0, ut_enable(&s));
 	bad_syscall_32(&seg, (unsigned long)mem, (unsigned long)mem);
 	ASSERT_EQ(0, ut_stop(&s));
 	ASSERT_EQ(1, ut_count_samples(&s, bp, 0));
-	want.ip[0] = attr.bp_addr;
+	want.ip[0] = (unsigned long)low_code + 4;
 	want.ip[1] = mem[1];
 	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&s, ut_sample(&s, bp, 0, 0), &got));
 	if (ut_has_32bit() || got.nr)

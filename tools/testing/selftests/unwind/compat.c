@@ -38,10 +38,16 @@ FIXTURE_TEARDOWN(compat)
 	ut_close(&self->s);
 }
 
-static void widen(struct ut_stack *st, const struct stack32 *st32)
+/* Read a stack that the program writes. */
+static int read_stack(int out, struct ut_stack *st)
 {
-	for (st->nr = 0; st->nr < st32->nr; st->nr++)
-		st->ip[st->nr] = st32->ip[st->nr];
+	struct stack32 st32;
+
+	if (ut_read_all(out, &st32, sizeof(st32)))
+		return -1;
+	for (st->nr = 0; st->nr < st32.nr; st->nr++)
+		st->ip[st->nr] = st32.ip[st->nr];
+	return 0;
 }
 
 /*
@@ -62,27 +68,20 @@ static int watch_getppid(struct ut_session *s, pid_t pid)
 	return open_call(s, pid, "id == 64") ?: ut_enable(s);
 }
 
-static int watch_pause(struct ut_session *s, pid_t pid)
-{
-	return open_call(s, pid, "id == 29") ?: ut_enable(s);
-}
-
 /* Samples at the top of the ladder and in the segment. */
 TEST_F(compat, ladder)
 {
-	struct stack32 st32;
-	struct ut_stack st;
+	struct ut_stack st, segment;
 	struct ut_rec *r;
 	int status;
 	__u64 i;
 
 	ASSERT_EQ(0, watch_getppid(&self->s, self->pid));
 	ASSERT_EQ(1, write(self->in, "g", 1));
-	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)));
-	widen(&st, &st32);
+	ASSERT_EQ(0, read_stack(self->out, &st));
 	/* leaf, eleven times climb, start, _start */
 	ASSERT_EQ(14, st.nr);
-	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)));
+	ASSERT_EQ(0, read_stack(self->out, &segment));
 	ASSERT_EQ(self->pid, waitpid(self->pid, &status, 0));
 	ASSERT_EQ(0, status);
 	ASSERT_EQ(0, ut_stop(&self->s));
@@ -99,19 +98,17 @@ TEST_F(compat, ladder)
 /* The frames in the segment have linear addresses. */
 TEST_F(compat, segment_with_a_base)
 {
-	struct stack32 st32;
 	struct ut_stack st;
 	int status;
 
 	ASSERT_EQ(0, watch_getppid(&self->s, self->pid));
 	ASSERT_EQ(1, write(self->in, "g", 1));
-	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)));
-	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)));
+	ASSERT_EQ(0, read_stack(self->out, &st));
+	ASSERT_EQ(0, read_stack(self->out, &st));
 	ASSERT_EQ(self->pid, waitpid(self->pid, &status, 0));
 	ASSERT_EQ(0, status);
 	ASSERT_EQ(0, ut_stop(&self->s));
-	ASSERT_EQ(2, st32.nr) TH_LOG("no LDT: CONFIG_MODIFY_LDT_SYSCALL?");
-	widen(&st, &st32);
+	ASSERT_EQ(2, st.nr) TH_LOG("no LDT: CONFIG_MODIFY_LDT_SYSCALL?");
 
 	ASSERT_EQ(2, ut_count_samples(&self->s, 0, 0));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, 0, 1), &st));
@@ -127,17 +124,15 @@ static void check_segment_changed(struct __test_metadata *_metadata, struct ut_s
 				  const char *filter)
 {
 	struct ut_stack st, got;
-	struct stack32 st32;
 	struct ut_rec *r;
 	int status;
 
 	ASSERT_EQ(0, open_call(s, pid, filter));
 	ASSERT_EQ(0, ut_enable(s));
 	ASSERT_EQ(1, write(in, how, 1));
-	ASSERT_EQ(0, ut_read_all(out, &st32, sizeof(st32)))
+	ASSERT_EQ(0, read_stack(out, &st))
 		TH_LOG("no segment: CONFIG_MODIFY_LDT_SYSCALL?");
-	ASSERT_EQ(2, st32.nr);
-	widen(&st, &st32);
+	ASSERT_EQ(2, st.nr);
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	/* With the new base the program returned to a wrong address. */
 	ASSERT_TRUE(WIFSIGNALED(status));
@@ -168,7 +163,6 @@ TEST_F(compat, segment_changed_behind_a_request)
 {
 	struct ut_opts opts = { .pid = self->pid };
 	struct ut_rec *r, *allocated = NULL, *exit;
-	struct stack32 st32;
 	struct ut_stack st;
 	unsigned int i = 0;
 	int status;
@@ -179,9 +173,8 @@ TEST_F(compat, segment_changed_behind_a_request)
 	ASSERT_EQ(0, ioctl(self->s.event[1].fd[0], PERF_EVENT_IOC_SET_FILTER, "id == 123"));
 	ASSERT_EQ(0, ut_enable(&self->s));
 	ASSERT_EQ(1, write(self->in, "m", 1));
-	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)))
+	ASSERT_EQ(0, read_stack(self->out, &st))
 		TH_LOG("no segment: CONFIG_MODIFY_LDT_SYSCALL?");
-	widen(&st, &st32);
 	ASSERT_EQ(self->pid, waitpid(self->pid, &status, 0));
 	ASSERT_EQ(0, ut_stop(&self->s));
 
@@ -206,8 +199,7 @@ static void check_sigreturn(struct __test_metadata *_metadata, struct ut_session
 			    pid_t pid, int in, int out, const char *how, const char *filter)
 {
 	struct ut_rec *enter, *exit;
-	struct ut_stack st, want;
-	struct stack32 st32;
+	struct ut_stack st, restorer, want;
 	unsigned int i = 0;
 	int status;
 
@@ -215,13 +207,12 @@ static void check_sigreturn(struct __test_metadata *_metadata, struct ut_session
 	ASSERT_EQ(1, ut_add_tracepoint(s, "raw_syscalls", "sys_exit"));
 	ASSERT_EQ(0, ut_enable(s));
 	ASSERT_EQ(1, write(in, how, 1));
-	ASSERT_EQ(0, ut_read_all(out, &st32, sizeof(st32)));
-	widen(&st, &st32);
+	ASSERT_EQ(0, read_stack(out, &st));
 	ASSERT_EQ(14, st.nr);
-	ASSERT_EQ(0, ut_read_all(out, &st32, sizeof(st32)));
-	ASSERT_EQ(1, st32.nr);
+	ASSERT_EQ(0, read_stack(out, &restorer));
+	ASSERT_EQ(1, restorer.nr);
 	want = st;
-	want.ip[0] = st32.ip[0];
+	want.ip[0] = restorer.ip[0];
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	ASSERT_EQ(0, status);
 	ASSERT_EQ(0, ut_stop(s));
@@ -248,23 +239,29 @@ TEST_F(compat, rt_sigreturn)
 	check_sigreturn(_metadata, &self->s, self->pid, self->in, self->out, "t", "id == 173");
 }
 
-/* While the program sleeps, the stack has been walked at the switch. */
-TEST_F(compat, asleep)
+/* Let the program fall asleep, and expect the stack that it writes before. */
+static void expect_asleep(struct __test_metadata *_metadata, FIXTURE_DATA(compat) * self,
+			  const char *how, struct ut_stack *st)
 {
-	struct stack32 st32;
-	struct ut_stack st;
-
-	ASSERT_EQ(0, watch_pause(&self->s, self->pid));
-	ASSERT_EQ(1, write(self->in, "p", 1));
-	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)));
-	widen(&st, &st32);
-	ASSERT_EQ(14, st.nr);
+	ASSERT_EQ(0, open_call(&self->s, self->pid, "id == 29"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ASSERT_EQ(1, write(self->in, how, 1));
+	ASSERT_EQ(0, read_stack(self->out, st));
 	ASSERT_TRUE(ut_wait_state(self->pid, "S"));
 	ASSERT_EQ(0, ut_drain(&self->s));
 	ASSERT_EQ(1, ut_count_samples(&self->s, 0, 0));
-	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, 0, 0), &st));
+	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, 0, 0), st));
 	EXPECT_EQ('S', ut_task_state(self->pid));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
+/* While the program sleeps, the stack has been walked at the switch. */
+TEST_F(compat, asleep)
+{
+	struct ut_stack st;
+
+	expect_asleep(_metadata, self, "p", &st);
+	ASSERT_EQ(14, st.nr);
 }
 
 /* The same in the segment. The reader has another segment with the same selector. */
@@ -274,21 +271,11 @@ TEST_F(compat, asleep_in_a_segment)
 		.base_addr = 0x20000, .limit = 0xfffff, .seg_32bit = 1, .limit_in_pages = 1,
 		.contents = MODIFY_LDT_CONTENTS_CODE,
 	};
-	struct stack32 st32;
 	struct ut_stack st;
 
 	ASSERT_EQ(0, syscall(SYS_modify_ldt, 1, &desc, sizeof(desc)))
 		TH_LOG("CONFIG_MODIFY_LDT_SYSCALL?");
-	ASSERT_EQ(0, watch_pause(&self->s, self->pid));
-	ASSERT_EQ(1, write(self->in, "l", 1));
-	ASSERT_EQ(0, ut_read_all(self->out, &st32, sizeof(st32)));
-	widen(&st, &st32);
-	ASSERT_TRUE(ut_wait_state(self->pid, "S"));
-	ASSERT_EQ(0, ut_drain(&self->s));
-	ASSERT_EQ(1, ut_count_samples(&self->s, 0, 0));
-	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, 0, 0), &st));
-	EXPECT_EQ('S', ut_task_state(self->pid));
-	EXPECT_EQ(0, ut_check(&self->s, 0));
+	expect_asleep(_metadata, self, "l", &st);
 }
 
 int main(int argc, char **argv)

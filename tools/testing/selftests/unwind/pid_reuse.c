@@ -117,8 +117,6 @@ FIXTURE_SETUP(pid_reuse)
 	ASSERT_EQ(0, ut_watch(&self->s, &opts, &self->c, parent, self->sh));
 	self->ppid = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	self->pause = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause");
-	ASSERT_LE(0, self->ppid);
-	ASSERT_LE(0, self->pause);
 	ASSERT_EQ(0, ut_enable(&self->s));
 }
 

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/hw_breakpoint.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +48,6 @@ static void start(struct __test_metadata *_metadata, FIXTURE_DATA(tables) * self
 {
 	ASSERT_EQ(0, ut_open(&self->s, opts));
 	self->event = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_LE(0, self->event);
 	ASSERT_EQ(0, ut_enable(&self->s));
 }
 
@@ -131,13 +129,6 @@ TEST_F(tables, max_stack)
 /* Prologues, epilogues and the PLT: a breakpoint at each instruction. */
 TEST_F(tables, each_instruction)
 {
-	struct perf_event_attr attr = {
-		.type		= PERF_TYPE_BREAKPOINT,
-		.bp_type	= HW_BREAKPOINT_X,
-		.bp_len		= sizeof(long),
-		.sample_period	= 1,
-		.exclude_kernel	= 1,
-	};
 	struct ut_stack call, at;
 	unsigned int i;
 
@@ -145,9 +136,7 @@ TEST_F(tables, each_instruction)
 	ut_code_call(self->code.base, &call, __NR_getpid, 0, 0, 0);
 	for (i = 0; ut_code_at(self->code.base, i, &call, &at); i++) {
 		ASSERT_EQ(0, ut_open(&self->s, &self_task));
-		attr.bp_addr = at.ip[0];
-		self->event = ut_add(&self->s, &attr);
-		ASSERT_LE(0, self->event);
+		self->event = ut_add_user_instruction(&self->s, at.ip[0]);
 		ASSERT_EQ(0, ut_enable(&self->s));
 		ut_code_call(self->code.base, &call, __NR_getpid, 0, 0, 0);
 		ASSERT_TRUE(ut_code_at(self->code.base, i, &call, &at));
@@ -329,13 +318,6 @@ TEST_F(tables, replaced)
 TEST_F(tables, vdso)
 {
 	char *vdso = (char *)getauxval(AT_SYSINFO_EHDR);
-	struct perf_event_attr attr = {
-		.type		= PERF_TYPE_BREAKPOINT,
-		.bp_type	= HW_BREAKPOINT_X,
-		.bp_len		= sizeof(long),
-		.sample_period	= 1,
-		.exclude_kernel	= 1,
-	};
 	struct ut_section s = {};
 	struct ut_stack got;
 	unsigned long entry;
@@ -356,9 +338,7 @@ TEST_F(tables, vdso)
 	EXPECT_EQ(0, ut_load_section(self->fd, vdso, &s));
 
 	ASSERT_EQ(0, ut_open(&self->s, &self_task));
-	attr.bp_addr = entry;
-	self->event = ut_add(&self->s, &attr);
-	ASSERT_LE(0, self->event);
+	self->event = ut_add_user_instruction(&self->s, entry);
 	ASSERT_EQ(0, ut_enable(&self->s));
 	frame = __builtin_frame_address(0);
 	asm volatile("sub $128, %%rsp\n"

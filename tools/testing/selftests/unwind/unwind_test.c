@@ -239,7 +239,7 @@ int ut_add_software(struct ut_session *s, __u64 config, __u64 period)
 	return ut_add(s, &attr);
 }
 
-int ut_add_instruction(struct ut_session *s, __u64 addr)
+static int add_breakpoint(struct ut_session *s, __u64 addr, bool kernel)
 {
 	struct perf_event_attr attr = {
 		.type		= PERF_TYPE_BREAKPOINT,
@@ -247,10 +247,21 @@ int ut_add_instruction(struct ut_session *s, __u64 addr)
 		.bp_addr	= addr,
 		.bp_len		= sizeof(long),
 		.sample_period	= 1,
-		.exclude_user	= 1,
+		.exclude_user	= kernel,
+		.exclude_kernel	= !kernel,
 	};
 
 	return ut_add(s, &attr);
+}
+
+int ut_add_instruction(struct ut_session *s, __u64 addr)
+{
+	return add_breakpoint(s, addr, true);
+}
+
+int ut_add_user_instruction(struct ut_session *s, __u64 addr)
+{
+	return add_breakpoint(s, addr, false);
 }
 
 int ut_add_function(struct ut_session *s, const char *name)

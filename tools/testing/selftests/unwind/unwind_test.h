@@ -173,6 +173,8 @@ int ut_add_software(struct ut_session *s, __u64 config, __u64 period);
 int ut_add_instruction(struct ut_session *s, __u64 addr);
 /* Sample the first instruction of a kernel function like that. */
 int ut_add_function(struct ut_session *s, const char *name);
+/* Sample an instruction of the program, which is not handled like an NMI. */
+int ut_add_user_instruction(struct ut_session *s, __u64 addr);
 /* Add a probe: @pmu is "kprobe" for a function or "uprobe" for a file. @ret: of the return. */
 int ut_add_probe(struct ut_session *s, const char *pmu, const char *where, __u64 offset,
 		 bool ret);
