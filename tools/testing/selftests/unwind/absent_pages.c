@@ -567,8 +567,7 @@ TEST_F(no_wait, page_never_served)
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	ASSERT_LE(0, variant->func ? ut_add_function(&self->s, variant->func) :
 		     ut_add_tracepoint(&self->s, "signal", "signal_deliver"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
 	if (variant->kill) {
 		while (!UT_READ(self->v->ready))
 			usleep(1000);

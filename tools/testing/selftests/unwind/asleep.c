@@ -78,8 +78,7 @@ TEST(inherited)
 	ASSERT_NE(NULL, sh);
 	ASSERT_EQ(0, ut_watch(&s, &opts, &c, child_asleep, sh));
 	ASSERT_EQ(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_pause"));
-	ASSERT_EQ(0, ut_enable(&s));
-	ASSERT_EQ(0, ut_go(&c));
+	ASSERT_EQ(0, ut_start(&s, &c));
 	while (!UT_READ(sh->tid))
 		usleep(1000);
 	r = wait_record(&s, sh->tid);
@@ -328,8 +327,7 @@ TEST_F(absent, page)
 
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
 	while (!UT_READ(self->a->ready))
 		usleep(1000);
 	ASSERT_EQ(0, self->a->err) TH_LOG("%s", strerror(self->a->err));

@@ -328,8 +328,7 @@ TEST_F(cgroups, moved_in_the_entry)
 	ASSERT_EQ(0, watch(&self->s, self->group[0]));
 	ASSERT_EQ(2, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getrandom"));
 	ASSERT_EQ(3, ut_add_software(&self->s, PERF_COUNT_SW_CPU_CLOCK, 2000000));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&c));
+	ASSERT_EQ(0, ut_start(&self->s, &c));
 	for (i = 0; i < 100; i++) {
 		do {
 			ASSERT_EQ(0, ut_drain(&self->s));

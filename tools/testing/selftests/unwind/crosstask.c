@@ -126,8 +126,7 @@ TEST_F(crosstask, between_two_tasks)
 	/* When the memory map is switched, the events have been, but the task has not. */
 	between = ut_add_function(&self->s, "switch_mm_irqs_off");
 	before = ut_add_tracepoint(&self->s, "sched", "sched_switch");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
 	for (i = 0; i < 2000 && UT_READ(self->sh->done) != 2; i++)
 		usleep(10000);
 	ASSERT_EQ(2, self->sh->done);

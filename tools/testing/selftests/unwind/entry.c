@@ -566,8 +566,7 @@ TEST_F(entry, nmi_of_the_program)
 	ASSERT_EQ(0, ut_pin(0, cpus[0]));
 	ASSERT_EQ(0, ut_watch(&self->s, &opts, &c, spin_elsewhere, sp));
 	handler = ut_add_tracepoint(&self->s, "nmi", "nmi_handler");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&c));
+	ASSERT_EQ(0, ut_start(&self->s, &c));
 	while (!UT_READ(sp->from))
 		usleep(1000);
 	/* SysRq-l sends an NMI to each other CPU, to print a backtrace. */

@@ -214,8 +214,7 @@ TEST_F(exec, remove_on_exec)
 
 	ASSERT_EQ(0, ut_watch(&self->s, &opts, &self->c, ladder_execve, self->sh));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
 	ASSERT_EQ(7 << 8, ut_wait(&self->c));
 	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, tp, self->c.pid, 0),
@@ -269,8 +268,7 @@ TEST_F(exec, undumpable)
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
 	/* Sample the removal, or a function in it whose name has the same begin. */
 	func = ut_add_function(&self->s, "perf_event_exit_task");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
 	ASSERT_EQ(7 << 8, ut_wait(&self->c));
 	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, self->c.pid, 0),
@@ -357,11 +355,8 @@ TEST_F(exec, failed)
 	ASSERT_EQ(0, ut_watch(&self->s, &variant->opts, &self->c, ladder_failing, self->sh));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_execve");
 	exit = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_execve");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	ASSERT_EQ(0, ut_wait(&self->c));
+	ASSERT_EQ(0, ut_profile_child(&self->s, &self->c));
 	ASSERT_EQ(0, self->sh->ret);
-	ASSERT_EQ(0, ut_stop(&self->s));
 	for (i = 0; i < 4; i++) {
 		a = ut_sample(&self->s, enter, self->c.pid, i);
 		b = ut_sample(&self->s, exit, self->c.pid, i);
@@ -419,9 +414,7 @@ static void start_sleepers(struct shared *sh, int nr)
 	while (sh->ready < nr)
 		usleep(1000);
 	for (i = 0; i < nr; i++) {
-		while (!UT_READ(sh->st[i + 1].nr))
-			usleep(1000);
-		if (!ut_wait_state(sh->tid[i + 1], "S"))
+		if (!ut_wait_asleep(sh->tid[i + 1], &sh->st[i + 1]))
 			_exit(98);
 	}
 }

@@ -143,11 +143,8 @@ TEST_F(exit, fatal_signal)
 		ASSERT_EQ(0, ut_watch(&self->s, &variant->opts, &self->c, ladder_pause, self->sh));
 		ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"));
 		self->sh->st[0].nr = 0;
-		ASSERT_EQ(0, ut_enable(&self->s));
-		ASSERT_EQ(0, ut_go(&self->c));
-		while (!UT_READ(self->sh->st[0].nr))
-			usleep(1000);
-		ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+		ASSERT_EQ(0, ut_start(&self->s, &self->c));
+		ASSERT_TRUE(ut_wait_asleep(self->c.pid, &self->sh->st[0]));
 		ASSERT_EQ(0, kill(self->c.pid, fatal[i]));
 		ASSERT_EQ(fatal[i], ut_wait(&self->c));
 		ASSERT_EQ(0, ut_stop(&self->s));
@@ -335,8 +332,7 @@ TEST_F(exit, leader_before_last_thread)
 	ASSERT_EQ(0, ut_watch(&self->s, &variant->opts, &self->c, last_thread, self->sh));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_exit"));
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_nanosleep"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
 	ASSERT_TRUE(ut_wait_state(self->c.pid, "Z"));
 	/* The leader's stack has been written, while its process lives on. */
 	ASSERT_EQ(0, ut_drain(&self->s));

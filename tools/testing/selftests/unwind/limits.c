@@ -199,8 +199,7 @@ TEST_F(limits, longer_than_the_buffer)
 	ASSERT_EQ(0, ut_write_sysctl(MAX_STACK, 1000));
 	ASSERT_EQ(0, ut_watch(&self->s, &opts, &c, deep_pause, NULL));
 	ASSERT_EQ(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&c));
+	ASSERT_EQ(0, ut_start(&self->s, &c));
 	while (!others) {
 		usleep(1000);
 		ASSERT_EQ(0, ut_lost(&self->s, &samples, &others));

@@ -378,8 +378,7 @@ TEST_F_TIMEOUT(plugged, while_recording, 200)
 	ASSERT_EQ(0, ut_open(&self->s, &opts));
 	for (i = 0; i < ARRAY_SIZE(tps); i++)
 		ASSERT_LE(0, ut_add_tracepoint(&self->s, "syscalls", tps[i]));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
 	for (i = 0; i < PLUGS || UT_READ(sh->rounds) < LEAST_ROUNDS; i++) {
 		ASSERT_EQ(0, ut_set_online(self->cpu, false));
 		usleep(30000);

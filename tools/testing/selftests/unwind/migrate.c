@@ -337,9 +337,7 @@ static void cpu_goes(struct __test_metadata *_metadata, struct ut_session *s,
 			ASSERT_EQ(0, disable_cpu(s, cpus[i]));
 	}
 	ASSERT_EQ(0, ut_go(c));
-	while (!UT_READ(h->st.nr))
-		usleep(1000);
-	ASSERT_TRUE(ut_wait_state(c->pid, "S"));
+	ASSERT_TRUE(ut_wait_asleep(c->pid, &h->st));
 	ASSERT_EQ(0, ut_set_online(cpu, false)) TH_LOG("CONFIG_HOTPLUG_CPU?");
 	ASSERT_EQ(0, ut_drain(s));
 	r = ut_sample(s, enter, c->pid, 0);
@@ -416,8 +414,7 @@ TEST_F(hotplug, cookies_across_hotplug)
 	h->cpu = self->cpu;
 	ASSERT_EQ(0, ut_watch(&self->s, &opts, &self->c, hot_caller, h));
 	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
 	for (i = 0; i < 5; i++) {
 		ASSERT_EQ(0, ut_set_online(self->cpu, false));
 		usleep(50000);

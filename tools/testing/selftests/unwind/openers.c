@@ -433,8 +433,7 @@ TEST_F(handed_over, records)
 	ASSERT_EQ(0, ut_open(&own, &opts));
 	ASSERT_LE(0, ut_add_tracepoint(&own, "syscalls", "sys_enter_getuid"));
 	ASSERT_EQ(0, ut_enable(s));
-	ASSERT_EQ(0, ut_enable(&own));
-	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_start(&own, &self->c));
 	while (!UT_READ(self->f->asleep) || !UT_READ(self->f->read.nr) ||
 	       !UT_READ(self->f->child))
 		usleep(1000);

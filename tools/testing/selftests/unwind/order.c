@@ -213,8 +213,7 @@ TEST_F(order, asleep)
 		self->sh->st.nr = 0;
 		WATCH(ladder_asleep);
 		ASSERT_EQ(0, ut_add_tracepoint(&self->s, "syscalls", sleeps[how]));
-		ASSERT_EQ(0, ut_enable(&self->s));
-		ASSERT_EQ(0, ut_go(&self->c));
+		ASSERT_EQ(0, ut_start(&self->s, &self->c));
 		r = wait_left(&self->s, 0, self->c.pid, 0);
 		EXPECT_TRUE(ut_stack_is(&self->s, r, &self->sh->st)) TH_LOG("%s", sleeps[how]);
 		EXPECT_EQ(1, records_between(&self->s, r)) TH_LOG("%s", sleeps[how]);
@@ -275,8 +274,7 @@ TEST_F(order, again_in_the_same_entry)
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_write");
 	fault = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
 	leave = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_write");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
 	cookie = wait_left(&self->s, enter, self->c.pid, 0)->cookie;
 	ASSERT_NE(0, cookie);
 	for (part = 0; part < 4; part++) {
@@ -356,8 +354,7 @@ TEST_F(order, preempted)
 	WATCH(ladder_long_calls);
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getrandom");
 	ASSERT_LE(0, ut_add_software(&self->s, PERF_COUNT_SW_CPU_CLOCK, 1000000));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
 	ASSERT_EQ(0, ut_go(&other));
 	/* On a slow kernel the task is preempted before it comes to its calls, too. */
 	while (nr < PREEMPTIONS || !ut_sample(&self->s, enter, self->c.pid, 0)) {
@@ -400,8 +397,7 @@ TEST_F(order, migrates)
 	ASSERT_EQ(0, ut_pin(self->c.pid, self->cpus[0]));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_sched_setaffinity");
 	leave = ut_add_tracepoint(&self->s, "syscalls", "sys_exit_sched_setaffinity");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
 	b = wait_left(&self->s, leave, self->c.pid, 0);
 	a = ut_sample(&self->s, enter, self->c.pid, 0);
 	ASSERT_NE(NULL, a);
@@ -446,8 +442,7 @@ TEST_F(order, vfork_parent)
 
 	WATCH(ladder_vfork);
 	ASSERT_EQ(0, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_clone"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
 	r = wait_left(&self->s, 0, self->c.pid, 0);
 	ASSERT_NE(NULL, r);
 	ASSERT_TRUE(ut_wait_state(self->c.pid, "D"));
@@ -486,8 +481,7 @@ TEST_F(order, exits_and_execs)
 		self->sh->how = how;
 		WATCH(ladder_leave);
 		ASSERT_EQ(0, ut_add_tracepoint(&self->s, "syscalls", tps[how]));
-		ASSERT_EQ(0, ut_enable(&self->s));
-		ASSERT_EQ(0, ut_go(&self->c));
+		ASSERT_EQ(0, ut_start(&self->s, &self->c));
 		ASSERT_EQ(7 << 8, ut_wait(&self->c));
 		EXPECT_EQ(0, end(&self->s));
 		EXPECT_EQ(1, ut_count(&self->s, PERF_RECORD_EXIT, self->c.pid));

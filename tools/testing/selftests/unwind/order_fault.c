@@ -110,8 +110,7 @@ FIXTURE_SETUP(fault)
 	ASSERT_EQ(0, ut_watch(&self->s, &opts, &self->c, call, self->task));
 	self->enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
 	self->faults = ut_add_software(&self->s, PERF_COUNT_SW_PAGE_FAULTS, 1);
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
 	do {
 		ASSERT_EQ(0, ut_drain(&self->s));
 		self->sample = sample_left(&self->s, self->enter, self->c.pid);

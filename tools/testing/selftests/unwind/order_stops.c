@@ -143,9 +143,7 @@ static int bring_to_stop(struct ut_session *s, struct ut_child *c, struct shared
 	case FROZEN:
 		if (ut_cgroup(freezer, c->pid) || ut_enable(s) || ut_go(c))
 			return -1;
-		while (!UT_READ(sh->st.nr))
-			usleep(1000);
-		return ut_wait_state(c->pid, "S") ? ut_freeze(freezer, true) : -1;
+		return ut_wait_asleep(c->pid, &sh->st) ? ut_freeze(freezer, true) : -1;
 	}
 
 	if (ptrace(PTRACE_SEIZE, c->pid, 0, PTRACE_O_TRACESYSGOOD) ||

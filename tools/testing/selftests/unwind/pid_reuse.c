@@ -171,9 +171,7 @@ TEST_F(pid_reuse, after_one_that_was_killed)
 		while (UT_READ(self->sh->made) <= i && !UT_READ(self->sh->err))
 			usleep(1000);
 		ASSERT_EQ(0, self->sh->err) TH_LOG("clone3: %s", strerror(self->sh->err));
-		while (!UT_READ(self->sh->call[i].st.nr))
-			usleep(1000);
-		ASSERT_TRUE(ut_wait_state(self->sh->pid, "S"));
+		ASSERT_TRUE(ut_wait_asleep(self->sh->pid, &self->sh->call[i].st));
 		__atomic_store_n(&self->sh->kill, i + 1, __ATOMIC_RELEASE);
 	}
 	while (ut_task_state(self->c.pid) != 'Z')

@@ -463,8 +463,7 @@ TEST_F(signals, restarted_after_a_stop)
 	mask = ut_add_function(&self->s, "__set_current_blocked");
 	/* The stack of this sample, at the stop, has been handed out by then. */
 	ASSERT_LE(0, ut_add_tracepoint(&self->s, "signal", "signal_deliver"));
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&c));
+	ASSERT_EQ(0, ut_start(&self->s, &c));
 	while (!UT_READ(st->nr))
 		usleep(1000);
 	for (i = 0; i < 3; i++) {

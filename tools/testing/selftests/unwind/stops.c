@@ -81,8 +81,7 @@ TEST_F(stops, seccomp_kill)
 	ASSERT_EQ(0, ut_watch(&self->s, &sideband, &self->c, under_filter, self->sh));
 	/* The only tracepoint between the filter and the death. */
 	tp = ut_add_tracepoint(&self->s, "signal", "signal_deliver");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
 	ASSERT_EQ(SIGSYS, ut_wait(&self->c) & 0x7f);
 	ASSERT_EQ(0, ut_stop(&self->s));
 	EXPECT_EQ(0, self->sh->returned);
@@ -375,11 +374,8 @@ TEST_F(stops, stopped_and_continued)
 
 	ASSERT_EQ(0, ut_watch(&self->s, &sideband, &self->c, ladder_read, self->sh));
 	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_read");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	while (!UT_READ(self->sh->st.nr))
-		usleep(1000);
-	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
+	ASSERT_TRUE(ut_wait_asleep(self->c.pid, &self->sh->st));
 	for (i = 0; i < 5; i++) {
 		ASSERT_EQ(0, ut_drain(&self->s));
 		EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, enter, 0, i),
@@ -415,11 +411,8 @@ TEST_F(stops, frozen)
 	ASSERT_EQ(0, ut_watch(&self->s, &sideband, &self->c, ladder_read, self->sh));
 	ASSERT_EQ(0, ut_cgroup(&freezer, self->c.pid));
 	func = ut_add_function(&self->s, "cgroup_enter_frozen");
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-	while (!UT_READ(self->sh->st.nr))
-		usleep(1000);
-	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
+	ASSERT_TRUE(ut_wait_asleep(self->c.pid, &self->sh->st));
 	ASSERT_EQ(0, ut_freeze(&freezer, true));
 	/* It is frozen some time before it is switched out. */
 	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));

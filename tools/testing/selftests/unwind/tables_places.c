@@ -89,21 +89,13 @@ static void watch(struct __test_metadata *_metadata, FIXTURE_DATA(places) * self
 	ASSERT_EQ(1, ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid"));
 }
 
-static void go(struct __test_metadata *_metadata, FIXTURE_DATA(places) * self)
-{
-	ASSERT_EQ(0, ut_enable(&self->s));
-	ASSERT_EQ(0, ut_go(&self->c));
-}
-
 /* The stack is there while the task still sleeps. */
 TEST_F(places, asleep)
 {
 	self->sh->nr = __NR_pause;
 	watch(_metadata, self, ladder_call, "pause", false);
-	go(_metadata, self);
-	while (!UT_READ(self->sh->st[0].nr))
-		usleep(1000);
-	ASSERT_TRUE(ut_wait_state(self->c.pid, "S"));
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
+	ASSERT_TRUE(ut_wait_asleep(self->c.pid, &self->sh->st[0]));
 	ASSERT_EQ(0, ut_drain(&self->s));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
 				&self->sh->st[0]));
@@ -153,7 +145,7 @@ TEST_F(places, preempted)
 	self->sh->cpu = p.cpu;
 	ASSERT_EQ(0, ut_fork(&other, ut_preempt, &p));
 	watch(_metadata, self, ladder_long_calls, "getrandom", false);
-	go(_metadata, self);
+	ASSERT_EQ(0, ut_start(&self->s, &self->c));
 	ASSERT_EQ(0, ut_go(&other));
 	do {
 		usleep(10000);
@@ -170,9 +162,7 @@ TEST_F(places, preempted)
 /* The call ends the image, with 7. @event is sampled in it. */
 static void last_call(struct __test_metadata *_metadata, FIXTURE_DATA(places) * self, int event)
 {
-	go(_metadata, self);
-	ASSERT_EQ(7 << 8, ut_wait(&self->c));
-	ASSERT_EQ(0, ut_stop(&self->s));
+	ASSERT_EQ(7 << 8, ut_profile_child(&self->s, &self->c));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, event, self->c.pid, 0),
 				&self->sh->st[0]));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
@@ -261,8 +251,7 @@ TEST_F(places, moved)
 /* Parent and child each have their own: of the fork, and of a call behind it. */
 static void expect_two(struct __test_metadata *_metadata, FIXTURE_DATA(places) * self)
 {
-	ASSERT_EQ(0, ut_wait(&self->c));
-	ASSERT_EQ(0, ut_stop(&self->s));
+	ASSERT_EQ(0, ut_profile_child(&self->s, &self->c));
 	EXPECT_EQ(3, ut_count_samples(&self->s, -1, 0));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
 				&self->sh->st[0]));
@@ -296,7 +285,6 @@ static void ladder_fork(void *arg)
 TEST_F(places, fork)
 {
 	watch(_metadata, self, ladder_fork, "fork", true);
-	go(_metadata, self);
 	expect_two(_metadata, self);
 }
 
@@ -340,7 +328,6 @@ static void ladder_vfork(void *arg)
 TEST_F(places, vfork)
 {
 	watch(_metadata, self, ladder_vfork, "clone", true);
-	go(_metadata, self);
 	expect_two(_metadata, self);
 }
 

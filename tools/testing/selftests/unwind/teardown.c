@@ -190,8 +190,7 @@ TEST_F_TIMEOUT(teardown, task_dies, 200)
 		ASSERT_EQ(0, ut_watch(&s, &opts, &c, busy_a_while, self->t));
 		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_getppid"));
 		ASSERT_LE(0, ut_add_tracepoint(&s, "syscalls", "sys_enter_exit_group"));
-		ASSERT_EQ(0, ut_enable(&s));
-		ASSERT_EQ(0, ut_go(&c));
+		ASSERT_EQ(0, ut_start(&s, &c));
 		usleep(i % 7 * 300);
 		if (i % 3 == 0)
 			kill(c.pid, SIGKILL);

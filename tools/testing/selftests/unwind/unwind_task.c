@@ -210,6 +210,11 @@ int ut_go(struct ut_child *c)
 	return ut_write_all(c->go, "g", 1);
 }
 
+int ut_start(struct ut_session *s, struct ut_child *c)
+{
+	return ut_enable(s) || ut_go(c) ? -1 : 0;
+}
+
 int ut_wait(struct ut_child *c)
 {
 	int status;
@@ -287,7 +292,7 @@ int ut_profile_child(struct ut_session *s, struct ut_child *c)
 {
 	int status;
 
-	if (ut_enable(s) || ut_go(c))
+	if (ut_start(s, c))
 		return -1;
 	status = ut_wait(c);
 	return ut_stop(s) ? -1 : status;
@@ -366,6 +371,13 @@ static pid_t find_thread(const char *prefix)
 	if (dir)
 		closedir(dir);
 	return found;
+}
+
+bool ut_wait_asleep(pid_t tid, const struct ut_stack *st)
+{
+	while (!UT_READ(st->nr))
+		usleep(1000);
+	return ut_wait_state(tid, "S");
 }
 
 pid_t ut_thread_named(const char *prefix)

@@ -374,7 +374,9 @@ int ut_wait(struct ut_child *c);	/* returns the status of waitpid() */
 int ut_wait_gone(struct ut_child *c);	/* the same, or -1 after ten seconds */
 /* Kill the child, unless it has not been started or has ended. */
 void ut_end_child(struct ut_child *c);
-/* Let the child run from ut_enable() to its end, then ut_stop(). Returns like ut_wait(). */
+/* Enable the events, and let the child run. */
+int ut_start(struct ut_session *s, struct ut_child *c);
+/* The same, until the child ends; then ut_stop(). Returns like ut_wait(). */
 int ut_profile_child(struct ut_session *s, struct ut_child *c);
 
 /* A task to profile. It makes a round of system calls whenever the test tells it to. */
@@ -396,6 +398,8 @@ pid_t ut_thread_named(const char *prefix);
  */
 int ut_task_state(pid_t tid);
 bool ut_wait_state(pid_t tid, const char *states);
+/* Wait until a task sleeps in the system call that stores @st. */
+bool ut_wait_asleep(pid_t tid, const struct ut_stack *st);
 
 /* A cgroup with one task, to freeze the task or to keep it on a CPU. */
 struct ut_cgroup {

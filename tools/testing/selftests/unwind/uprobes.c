@@ -255,11 +255,8 @@ TEST_F(pending, of_a_sleeper)
 		tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_pause");
 		if (round)
 			ASSERT_EQ(0, probe_all(&self->s, variant->probed));
-		ASSERT_EQ(0, ut_enable(&self->s));
-		ASSERT_EQ(0, ut_go(&c));
-		while (!UT_READ(asleep->nr))
-			usleep(1000);
-		ASSERT_TRUE(ut_wait_state(c.pid, "S"));
+		ASSERT_EQ(0, ut_start(&self->s, &c));
+		ASSERT_TRUE(ut_wait_asleep(c.pid, asleep));
 		ASSERT_EQ(0, ut_drain(&self->s));
 		if (!round)
 			want = *asleep;
