@@ -574,22 +574,6 @@ void ut_close(struct ut_session *s)
 	ut_forget(s);
 }
 
-void ut_dump(struct ut_session *s)
-{
-	size_t i;
-	__u64 n;
-
-	for (i = 0; i < s->nr_recs; i++) {
-		struct ut_rec *r = &s->rec[i];
-
-		fprintf(stderr, "# [%zu] ring %u type %u misc %u tid %u id %llu cookie %llx%s%s\n",
-			i, r->ring, r->type, r->misc, r->tid, r->id, r->cookie,
-			r->comm ? " comm " : "", r->comm ? r->comm : "");
-		for (n = 0; n < r->nr; n++)
-			fprintf(stderr, "#      %llx\n", r->ips[n]);
-	}
-}
-
 /* If a cookie has several records, the longest one is the stack. */
 struct ut_rec *ut_record_of(struct ut_session *s, __u32 tid, __u64 cookie)
 {

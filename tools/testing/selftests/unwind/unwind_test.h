@@ -189,7 +189,6 @@ int ut_stop(struct ut_session *s);
 int ut_lost(struct ut_session *s, __u64 *samples, __u64 *others);
 void ut_forget(struct ut_session *s);
 void ut_close(struct ut_session *s);
-void ut_dump(struct ut_session *s);
 
 enum ut_kind {
 	UT_NO_STACK,		/* no user part */
