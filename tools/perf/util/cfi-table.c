@@ -459,8 +459,8 @@ static bool is_wrong_plt(const struct sframe_table *table, const struct sframe_f
 }
 
 /*
- * The reader takes the word behind the return address for the caller's stack pointer, and
- * SFrame takes CFA.
+ * The kernel expects the caller's stack pointer directly behind the return address. SFrame
+ * says that it is CFA.
  */
 static bool sp_differs(const struct sframe_row *row)
 {
