@@ -164,7 +164,7 @@ static int perf_defer_request(struct perf_event *event, struct pt_regs *regs, u6
 	unsigned long flags;
 	int ret;
 
-	/* Nearly all samples of a kernel entry but the first. There is nothing to note. */
+	/* Most of the further samples of a kernel entry. There is nothing to note. */
 	old = READ_ONCE(current->perf_defer_max);
 	if (test_bit(slot, &current->perf_defer_sessions) && old >= max &&
 	    unwind_deferred_requested(&perf_defer_work, cookie))
@@ -230,18 +230,18 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 	if (event->prog || (interrupt_context_level() && perf_guest_state()))
 		return NULL;
 
-	if (kernel) {
-		entry = get_perf_callchain(regs, true, false, max_stack, false, true);
-	} else {
-		/* As get_perf_callchain() has it, without all that it looks at. */
-		entry = get_callchain_entry(&rctx);
-		if (entry) {
-			entry->nr = 0;
-			put_callchain_entry(rctx);
-		}
-	}
+	/* Held to the end: a page fault of the walk can hit an event in the same context. */
+	entry = get_callchain_entry(&rctx);
 	if (!entry)
 		return NULL;
+
+	entry->nr = 0;
+	if (kernel) {
+		struct perf_callchain_entry_ctx ctx = { .entry = entry, .max_stack = max_stack };
+
+		perf_callchain_store_context(&ctx, PERF_CONTEXT_KERNEL);
+		perf_callchain_kernel(&ctx, regs);
+	}
 
 	/* The marker and the cookie use room that is set aside for context markers. */
 	if (likely(READ_ONCE(sysctl_perf_event_defer) && contexts >= kernel + 2))
@@ -254,6 +254,7 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 		/* As in any immediate callchain, kernel and user frames share the limit. */
 		perf_defer_walk(entry, regs, max_stack - (entry->nr - kernel));
 	}
+	put_callchain_entry(rctx);
 	return entry;
 }
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -130,6 +131,36 @@ TEST_F(sysctl, turned_off_while_pending)
 	EXPECT_TRUE(ut_stack_is_immediate(&self->s, r, &st));
 	EXPECT_EQ(0, ut_check(&self->s, 0));
 	close(defer_fd);
+}
+
+/*
+ * The walk of an immediate sample can hit an event itself: the page fault at an absent page.
+ * That sample comes first and has no callchain, and the outer sample keeps its own.
+ */
+TEST_F(sysctl, fault_in_the_walk)
+{
+	struct ut_stack want = { .nr = 1, .ip = { (unsigned long)ut_syscall_on_ret } };
+	struct ut_opts opts = {};
+	unsigned long page;
+	unsigned int i = 0;
+	struct ut_rec *r;
+
+	page = (unsigned long)mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_EQ(0, ut_write_sysctl(DEFER, 0));
+	ASSERT_EQ(0, ut_open(&self->s, &opts));
+	ASSERT_EQ(0, ut_add_user_instruction(&self->s, want.ip[0]));
+	ASSERT_EQ(1, ut_add_tracepoint(&self->s, "exceptions", "page_fault_kernel"));
+	ASSERT_EQ(0, ut_enable(&self->s));
+	ut_syscall_on(page, page, __NR_getppid, 0, 0, 0);
+	ASSERT_EQ(0, ut_stop(&self->s));
+	EXPECT_TRUE(ut_stack_is_immediate(&self->s, ut_sample(&self->s, 0, 0, 0), &want));
+	/* System calls of the test may fault, too. */
+	do {
+		r = ut_sample(&self->s, 1, 0, i++);
+		ASSERT_NE(NULL, r);
+	} while (r->nr);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
 }
 
 int main(int argc, char **argv)
