@@ -15,7 +15,7 @@
  * @absent:	address of the word that ended the walk because it could not be read
  *		without a fault; 0 if the walk ended for another reason
  * @again:	the stack ends at a page that the task is faulting in. The callbacks run
- *		again, with the whole stack, when the page is there.
+ *		again when the page is there, or when it cannot be brought.
  */
 struct unwind_stacktrace {
 	unsigned int	nr;

@@ -53,8 +53,9 @@
  * Only the task itself and the interrupts and NMIs on its CPU write the state. So two
  * writers never run in parallel: one interrupts the other. (This is why
  * unwind_deferred_cancel() interrupts each CPU to clear a bit.) Hand-outs, and requests
- * outside of NMI, run with interrupts off. So only an NMI can interrupt them, and an
- * NMI only makes requests. Two rules make that safe:
+ * outside of NMI, run with interrupts off. So only an NMI can interrupt them, or an event
+ * that they hit themselves, as a page fault of the walk; both only make requests. Two
+ * rules make that safe:
  *
  *  - A request that opens a stack takes three steps. It puts a new cookie into the
  *    state, it stores the registers, it sets its bit. An NMI in between makes a
@@ -74,7 +75,7 @@
  *
  * The page that is not present
  *
- * A walk never faults. It ends at a page that is not present. On the way to user space
+ * A walk brings no page. It ends at a page that is not present. On the way to user space
  * the task then sets FAULT and brings the page. Preemption is on there: the task may sleep
  * and migrate. Then it walks again from the beginning, and may come to the next such page;
  * it brings UNWIND_USER_MAX_PAGES at most. A hand-out with FAULT set, as at a switch, gives
@@ -90,11 +91,11 @@
  * does. This is not sure in two other contexts:
  *
  *  - An NMI may come before the entry code has saved the registers, or after the last
- *    look for work. task_work_add() raises an interrupt, so that the work runs before the
- *    first instruction of user space. The request is UNPROVEN, and is checked at the
- *    hand-out. If the mark is set, the request was made after another hand-out of this
- *    entry, and the stack is valid. It is valid as well if the registers are still the
- *    same. Otherwise it is gone, and the clients get an empty one.
+ *    look for work. task_work_add() raises an interrupt for the work, but user space may
+ *    run before it comes. So the request is UNPROVEN, and is checked at the hand-out. If
+ *    the mark is set, the request was made after another hand-out of this entry, and the
+ *    stack is valid. It is valid as well if the registers are still the same. Otherwise
+ *    it is gone, and the clients get an empty one.
  *
  *  - Task context with interrupts off may be after the last look for work, too. It
  *    cannot raise an interrupt: with an event on each way to user space the task would
@@ -107,7 +108,7 @@
  * The window of the switch
  *
  * From rq->curr = next until current changes, task_curr(current) is false. A stack that
- * is requested there could not be handed out before the task has left, so the request is
+ * is requested there might not be handed out before the task has left, so the request is
  * refused. The hook in prepare_task_switch() runs inside of this window, ahead of perf's
  * own, so nothing is pending after it.
  */
