@@ -286,22 +286,19 @@ TEST_F(entry, nmi_between_others)
  */
 TEST_F_TIMEOUT(entry, nmi_in_every_instruction_of_a_request, 300)
 {
-	unsigned int hits = 0, samples = 0, step;
+	unsigned int hits = 0, samples = 0, step, n;
+	struct call c = { .nr = __NR_getppid };
 	__u64 start, end, addr;
+	int bp, enter;
 
 	ASSERT_EQ(0, ut_kallsyms("unwind_deferred_request", &start, &end));
 	ASSERT_LT(end - start, 8192);
 	step = ut_kernel_checks_itself() ? (end - start) / 250 + 1 : 1;
+	ASSERT_EQ(0, ut_open(&self->s, &self_task));
+	enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	bp = ut_add_instruction(&self->s, start);
 	for (addr = start; addr < end; addr += step) {
-		struct call c = { .nr = __NR_getppid };
-		struct ut_opts opts = self_task;
-		unsigned int n;
-		int bp, enter;
-
-		opts.pages = 4;
-		ASSERT_EQ(0, ut_open(&self->s, &opts));
-		enter = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
-		bp = ut_add_instruction(&self->s, addr);
+		ASSERT_EQ(0, ut_move_instruction(&self->s, bp, addr));
 		ASSERT_EQ(0, ut_profile_ladder(&self->s, 3, do_call, &c));
 		n = ut_count_samples(&self->s, bp, 0);
 		hits += !!n;
@@ -314,7 +311,7 @@ TEST_F_TIMEOUT(entry, nmi_in_every_instruction_of_a_request, 300)
 		EXPECT_TRUE(ut_one_record(&self->s, ut_sample(&self->s, enter, 0, 0)))
 			TH_LOG("unwind_deferred_request+%#llx", addr - start);
 		EXPECT_EQ(0, ut_check(&self->s, 0));
-		ut_close(&self->s);
+		ut_forget(&self->s);
 	}
 	TH_LOG("%u of %llu bytes hit, %u samples", hits, (end - start) / step, samples);
 	EXPECT_LT(10, hits);

@@ -52,7 +52,7 @@ static void call_on(void *arg)
 		_exit(99);
 	for (;;) {
 		while (c->calls == UT_READ(c->allowed))
-			;
+			ut_relax();
 		ut_syscall_on((unsigned long)chain, (unsigned long)chain, __NR_getppid, 0, 0, 0);
 		__atomic_add_fetch(&c->calls, 1, __ATOMIC_RELEASE);
 	}

@@ -24,8 +24,10 @@ static void target_calls(void *arg)
 /* A task that is in the kernel almost all the time, and never sleeps. */
 static void busy(void *arg)
 {
-	for (;;)
+	for (;;) {
+		ut_relax();
 		ut_ladder(5, target_calls, arg);
+	}
 }
 
 /*

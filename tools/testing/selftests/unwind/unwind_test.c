@@ -204,6 +204,7 @@ int ut_add(struct ut_session *s, struct perf_event_attr *attr)
 
 	if (s->nr_events == UT_MAX_EVENTS || open_fds(s, attr, -1, e->fd))
 		return not_added(s);
+	e->attr = *attr;
 	for (i = 0; i < s->nr_rings; i++) {
 		if (ioctl(e->fd[i], PERF_EVENT_IOC_SET_OUTPUT, s->ring[i].fd) ||
 		    ioctl(e->fd[i], PERF_EVENT_IOC_ID, &e->id[i])) {
@@ -257,6 +258,18 @@ static int add_breakpoint(struct ut_session *s, __u64 addr, bool kernel)
 int ut_add_instruction(struct ut_session *s, __u64 addr)
 {
 	return add_breakpoint(s, addr, true);
+}
+
+int ut_move_instruction(struct ut_session *s, int event, __u64 addr)
+{
+	struct ut_session_event *e = &s->event[event];
+	unsigned int i;
+	int err = 0;
+
+	e->attr.bp_addr = addr;
+	for (i = 0; i < s->nr_rings; i++)
+		err |= ioctl(e->fd[i], PERF_EVENT_IOC_MODIFY_ATTRIBUTES, &e->attr);
+	return err;
 }
 
 int ut_add_user_instruction(struct ut_session *s, __u64 addr)

@@ -59,6 +59,15 @@
 /* Read a variable that another process or thread writes. */
 #define UT_READ(x)	__atomic_load_n(&(x), __ATOMIC_ACQUIRE)
 
+/*
+ * In loops that wait for another CPU, or make it wait. Where one thread emulates all CPUs
+ * in turn, a turn ends here, and not after a tenth of a second.
+ */
+static inline void ut_relax(void)
+{
+	asm volatile("pause" : : : "memory");
+}
+
 #define ut_diag(fmt, ...) \
 	fprintf(stderr, "# %s:%d: " fmt "\n", __func__, __LINE__, ##__VA_ARGS__)
 
@@ -96,6 +105,7 @@ struct ut_ring {
 };
 
 struct ut_session_event {
+	struct perf_event_attr	attr;
 	int		fd[UT_MAX_CPUS];
 	__u64		id[UT_MAX_CPUS];
 };
@@ -171,6 +181,8 @@ int ut_add_tracepoint(struct ut_session *s, const char *sys, const char *name);
 int ut_add_software(struct ut_session *s, __u64 config, __u64 period);
 /* Sample an instruction of the kernel by a breakpoint, which is handled like an NMI. */
 int ut_add_instruction(struct ut_session *s, __u64 addr);
+/* Sample another instruction by the same event, which must be disabled. */
+int ut_move_instruction(struct ut_session *s, int event, __u64 addr);
 /* Sample the first instruction of a kernel function like that. */
 int ut_add_function(struct ut_session *s, const char *name);
 /* Sample an instruction of the program, which is not handled like an NMI. */

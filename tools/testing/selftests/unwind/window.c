@@ -34,8 +34,10 @@ static void wake_and_sleep(void *arg)
 	char byte;
 
 	while (ut_syscall3(&t->write, __NR_write, t->to, "x", BYTE) == BYTE &&
-	       ut_syscall3(&t->read, __NR_read, t->from, &byte, BYTE) == BYTE)
+	       ut_syscall3(&t->read, __NR_read, t->from, &byte, BYTE) == BYTE) {
 		__atomic_add_fetch(&t->rounds, 1, __ATOMIC_RELEASE);
+		ut_relax();
+	}
 }
 
 static void ladder_wake_and_sleep(void *arg)
@@ -91,8 +93,10 @@ static void wait_rounds(struct task *t, unsigned int nr)
 {
 	unsigned long from = UT_READ(t->rounds);
 
-	while (UT_READ(t->rounds) < from + nr)
+	while (UT_READ(t->rounds) < from + nr) {
+		ut_relax();
 		sched_yield();
+	}
 }
 
 /*
