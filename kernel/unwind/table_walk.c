@@ -383,8 +383,11 @@ unsigned int unwind_table_walk(struct unwind_user_state *state,
 	ip = regs->ip;
 	if (unlikely(walk.trampoline)) {
 		walk.text = 0;
-		if (ip == walk.trampoline)
+		if (ip == walk.trampoline) {
 			ip = unwind_user_real_return(ip, regs->sp, true);
+			if (!user_text_address(state, ip))
+				ip = regs->ip;
+		}
 	}
 	*entry++ = ip;
 	/* The address to be looked up is the one ahead of @ra: it is inside of the call. */

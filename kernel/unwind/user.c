@@ -281,7 +281,7 @@ unsigned long unwind_user_trampoline(void)
 	return uprobe_get_trampoline_vaddr();
 }
 
-/* The return address that the @trampoline in @slot has replaced. */
+/* The return address that the @trampoline in @slot has replaced. It can be any number. */
 unsigned long unwind_user_real_return(unsigned long trampoline, unsigned long slot,
 				      bool returned)
 {
@@ -311,8 +311,11 @@ static noinline void undo_uretprobes(struct unwind_stacktrace *trace,
 
 	if (!unwind_user_start(&state, regs))
 		return;
-	if (entry == trampoline)
-		trace->entries[0] = unwind_user_real_return(trampoline, state.cfa, true);
+	if (entry == trampoline) {
+		entry = unwind_user_real_return(trampoline, state.cfa, true);
+		if (user_text_address(&state, entry))
+			trace->entries[0] = entry;
+	}
 
 	for (i = 1; i < trace->nr; i++) {
 		if (!(i == 1 && regs->at_entry ? unwind_user_entry_frame(&state, &entry) :
@@ -321,8 +324,14 @@ static noinline void undo_uretprobes(struct unwind_stacktrace *trace,
 			trace->nr = i;
 			break;
 		}
-		trace->entries[i] = entry != trampoline ? entry :
-			unwind_user_real_return(trampoline, state.cfa - state.word, false);
+		if (entry == trampoline) {
+			entry = unwind_user_real_return(trampoline, state.cfa - state.word, false);
+			if (!user_text_address(&state, entry)) {
+				trace->nr = i;
+				break;
+			}
+		}
+		trace->entries[i] = entry;
 	}
 }
 #endif

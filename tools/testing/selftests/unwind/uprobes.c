@@ -164,6 +164,35 @@ static ut_noinline void jump_outer(void *arg)
 	asm volatile("" : : : "memory");
 }
 
+/* A function with a return probe that nobody has called. It would return to an address of -512. */
+static ut_noinline UT_ATTRIBUTE(used) void not_called(void)
+{
+	ut_syscall0(&st, __NR_getppid);
+	longjmp(back, 1);
+}
+
+static ut_noinline void jump_there(void *arg)
+{
+	if (!setjmp(back))
+		asm volatile("push $-512\n"
+			     "jmp not_called\n");
+}
+
+TEST_F(uprobes, return_to_no_user_address)
+{
+	struct ut_stack got;
+	int tp;
+
+	tp = ut_add_tracepoint(&self->s, "syscalls", "sys_enter_getppid");
+	ASSERT_LE(0, ut_add_own_probe(&self->s, not_called, true));
+	ASSERT_EQ(0, ut_profile_ladder(&self->s, 4, jump_there, NULL));
+	ASSERT_EQ(UT_DEFERRED, ut_user_stack(&self->s, ut_sample(&self->s, tp, 0, 0), &got));
+	ASSERT_EQ(2, got.nr);
+	EXPECT_EQ(st.ip[0], got.ip[0]);
+	EXPECT_EQ(st.ip[1], got.ip[1]);
+	EXPECT_EQ(0, ut_check(&self->s, 0));
+}
+
 /* Pending return probes. The order alone does not tell which of them a frame belongs to. */
 FIXTURE(pending) {
 	struct ut_session s;
