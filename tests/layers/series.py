@@ -36,6 +36,8 @@ CHECKPATCH_EXEMPT = (
     # lists of initializers
     ("COMPLEX_MACRO", "kernel/unwind/sframe.c"),
     ("MACRO_ARG_REUSE", "kernel/unwind/sframe.c"),
+    # a flag that a signal handler sets
+    ("VOLATILE", "tools/perf/util/cfi-record"),
     # what an assembler's section has between its ends
     ("AVOID_EXTERNS", "tools/testing/selftests/unwind/unwind_table.c"),
     # programs have no linux/perf_regs.h

@@ -32,6 +32,7 @@
 #include <linux/string.h>
 #include <linux/time64.h>
 #include <linux/zalloc.h>
+#include <api/fs/fs.h>
 #include <perf/threadmap.h>
 
 #include "build-id.h"
@@ -40,6 +41,7 @@
 #include "cfi-record.h"
 #include "event.h"
 #include "evlist.h"
+#include "evsel.h"
 #include "hashmap.h"
 #include "perf_api_probe.h"
 #include "target.h"
@@ -48,12 +50,14 @@
 
 #define START_MS		50
 #define PROGRESS_NS		NSEC_PER_SEC
+#define POLL_MS			100
 /* So many wait with an open file, the others by their path */
 #define NR_OPEN_MAX		128
 
 struct item {
 	struct list_head	list;
 	int			fd;		/* O_PATH, or -1 */
+	long			key;		/* in the files that were seen */
 	pid_t			pid;		/* whose path it is; -1: perf's own */
 	char			path[];		/* "": all that pid has mapped; if -1, all have */
 };
@@ -93,9 +97,9 @@ static void put_item(struct item *item)
 
 /*
  * Once for each file, and again when it was written to. On overlayfs chmod() makes another
- * file of it, and only the time of the last change differs. The lock is held.
+ * file of it, and only the time of the last change differs.
  */
-static bool is_new(struct cfi_record *record, const struct stat *st)
+static long seen_key(const struct stat *st)
 {
 	u64 values[] = {
 		st->st_dev, st->st_ino, st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec,
@@ -108,7 +112,13 @@ static bool is_new(struct cfi_record *record, const struct stat *st)
 		key = (key ^ values[i]) * 0x9e3779b97f4a7c15ULL;
 		key ^= key >> 32;
 	}
-	return !hashmap__add(record->seen, (long)key, 0);
+	return key;
+}
+
+/* The lock is held. */
+static bool is_new(struct cfi_record *record, long key)
+{
+	return !hashmap__add(record->seen, key, 0);
 }
 
 static int open_path(pid_t pid, const char *path, struct stat *st)
@@ -163,8 +173,10 @@ static void add_item(struct cfi_record *record, pid_t pid, const char *path)
 	}
 
 	pthread_mutex_lock(&record->lock);
-	if (*path)
-		is_wanted = is_new(record, &st);
+	if (*path) {
+		item->key = seen_key(&st);
+		is_wanted = is_new(record, item->key);
+	}
 	if (item->fd >= 0 && record->nr_open >= NR_OPEN_MAX) {
 		close(item->fd);
 		item->fd = -1;
@@ -266,7 +278,7 @@ static void install_mapped(struct cfi_record *record, pid_t pid)
 			continue;
 		}
 		pthread_mutex_lock(&record->lock);
-		wanted = is_new(record, &st);
+		wanted = is_new(record, seen_key(&st));
 		pthread_mutex_unlock(&record->lock);
 		if (wanted)
 			install(record, fd, line + pos);
@@ -304,8 +316,15 @@ static void process_item(struct cfi_record *record, struct item *item)
 
 	if (item->fd < 0)
 		item->fd = open_path(item->pid, item->path, &st);
-	if (item->fd >= 0)
+	if (item->fd >= 0) {
 		install(record, item->fd, item->path);
+		return;
+	}
+
+	/* The process is gone. Another one may have the file. */
+	pthread_mutex_lock(&record->lock);
+	hashmap__delete(record->seen, item->key, NULL, NULL);
+	pthread_mutex_unlock(&record->lock);
 }
 
 static void *cfi_thread(void *arg)
@@ -352,22 +371,22 @@ static void add_ms(struct timespec *ts, unsigned int ms)
 	}
 }
 
-/* Wait until the queue is empty, for @ms at most unless it is 0 */
-static void wait_idle(struct cfi_record *record, unsigned int ms)
+/* Wait until the queue is empty or @done is set, for @ms at most unless it is 0 */
+static void wait_idle(struct cfi_record *record, unsigned int ms, const volatile int *done)
 {
 	struct timespec until, begin, end;
 	int err = 0;
 
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	until = begin;
-	add_ms(&until, ms ?: 1000);
+	add_ms(&until, ms ?: POLL_MS);
 
 	pthread_mutex_lock(&record->lock);
-	while ((record->busy || !list_empty(&record->queue)) && !(err && ms)) {
+	while ((record->busy || !list_empty(&record->queue)) && !(err && ms) && !*done) {
 		err = pthread_cond_timedwait(&record->idle, &record->lock, &until);
 		if (!err || ms)
 			continue;
-		add_ms(&until, 1000);
+		add_ms(&until, POLL_MS);
 		pthread_mutex_unlock(&record->lock);
 		tell_progress(record);
 		pthread_mutex_lock(&record->lock);
@@ -412,7 +431,11 @@ static int watch_mappings(struct cfi_record *record, const struct target *target
 	watched.default_per_cpu = true;
 	watched.per_thread = false;
 	watched.uses_mmap = true;
-	if (!target__has_cpu(&watched)) {
+	if (target__has_cpu(&watched)) {
+		/* What runs on one of the CPUs may have been mapped on another one */
+		watched.system_wide = true;
+		watched.cpu_list = NULL;
+	} else {
 		attr.inherit = 1;
 		if (workload > 0) {
 			snprintf(tid, sizeof(tid), "%d", workload);
@@ -428,12 +451,54 @@ static int watch_mappings(struct cfi_record *record, const struct target *target
 		record->sb_evlist = NULL;
 		return -ENOMEM;
 	}
+	/* Threads may end meanwhile */
+	evlist__last(record->sb_evlist)->ignore_missing_thread = true;
 	if (evlist__start_sb_thread(record->sb_evlist, &watched)) {
 		/* It has deleted the events */
 		record->sb_evlist = NULL;
 		return -EINVAL;
 	}
 	return 0;
+}
+
+static pid_t leader_of(pid_t tid)
+{
+	char path[32], *status, *tgid;
+	pid_t leader = tid;
+	size_t size;
+
+	snprintf(path, sizeof(path), "%d/status", tid);
+	if (procfs__read_str(path, &status, &size))
+		return tid;
+	tgid = strstr(status, "\nTgid:");
+	if (tgid)
+		leader = atoi(tgid + 6);
+	free(status);
+	return leader;
+}
+
+/* A leader that has ended, before the other threads do, has nothing mapped. */
+static bool has_maps(pid_t pid)
+{
+	char path[32], byte;
+	bool has = false;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		has = read(fd, &byte, 1) == 1;
+		close(fd);
+	}
+	return has;
+}
+
+/* All threads of a process have the same files mapped, and its leader is a target, too. */
+static bool is_another_thread(pid_t tid, const struct target *target)
+{
+	pid_t leader = target->tid ? tid : leader_of(tid);
+
+	return leader != tid && has_maps(leader);
 }
 
 static void add_needed(const char *path, void *data)
@@ -457,7 +522,7 @@ static void add_targets(struct cfi_record *record, struct evlist *evlist,
 	for (i = 0; i < perf_thread_map__nr(evlist->core.threads); i++) {
 		pid_t pid = perf_thread_map__pid(evlist->core.threads, i);
 
-		if (pid > 0)
+		if (pid > 0 && !is_another_thread(pid, target))
 			add_item(record, pid, "");
 	}
 }
@@ -520,12 +585,13 @@ static const char *why_off(int err)
  * @evlist: the events, open and not enabled; its workload has not begun
  * @target: what is profiled
  * @program: the program that is started for it, or NULL
+ * @done: becomes true when the user has seen enough
  *
  * Return: to be given to cfi_record__stop(); NULL when there are no tables, which is told when
  * they were asked for by name, else with -v.
  */
 struct cfi_record *cfi_record__start(struct evlist *evlist, const struct target *target,
-				     const char *program)
+				     const char *program, const volatile int *done)
 {
 	struct cfi_record *record;
 	struct target copy = *target;
@@ -564,7 +630,7 @@ struct cfi_record *cfi_record__start(struct evlist *evlist, const struct target 
 		pr_debug("cfi: no side-band events, files that are mapped later have no tables\n");
 
 	add_targets(record, evlist, target, program);
-	wait_idle(record, target__has_cpu(&copy) ? START_MS : 0);
+	wait_idle(record, target__has_cpu(&copy) ? START_MS : 0, done);
 	return record;
 }
 

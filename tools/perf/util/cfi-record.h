@@ -12,12 +12,13 @@ struct target;
 
 #ifdef HAVE_DWARF_SUPPORT
 struct cfi_record *cfi_record__start(struct evlist *evlist, const struct target *target,
-				     const char *program);
+				     const char *program, const volatile int *done);
 void cfi_record__stop(struct cfi_record *record);
 #else
 static inline struct cfi_record *cfi_record__start(struct evlist *evlist,
 						   const struct target *target __always_unused,
-						   const char *program __always_unused)
+						   const char *program __always_unused,
+						   const volatile int *done __always_unused)
 {
 	evlist__no_cfi(evlist, "perf was built without libdw");
 	return NULL;
