@@ -104,9 +104,23 @@ static int merge(void)
 	return 0;
 }
 
+/* Events without a time are delivered as they are read: nothing tells which are passed. */
+static int no_times(void)
+{
+	gen_record(&gen, PID + 1, -1, 5, UIP, 3, 0, 0);
+	gen_record(&gen, PID + 1, -1, 6, UIP + 0x1000, 2, 0, 0);
+	gen_sample(&gen, PID + 1, -1, 5);
+	gen_sample(&gen, PID + 1, -1, 6);
+	TEST_ASSERT_EQUAL("read", gen_read(&gen, &rt, false), 0);
+	TEST_ASSERT_EQUAL("samples", rt.nr, 2);
+	TEST_ASSERT_VAL("first", gen_merged(&rt, 0, -1, PID + 1, UIP, 3));
+	TEST_ASSERT_VAL("second", gen_merged(&rt, 1, -1, PID + 1, UIP + 0x1000, 2));
+	return 0;
+}
+
 static int test__merge(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
-	return gen_all_inputs(&gen, 1, merge);
+	return gen_all_inputs(&gen, 1, merge) ?: gen_all_inputs(&gen, 1, no_times);
 }
 
 static int no_merge(void)

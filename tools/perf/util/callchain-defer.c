@@ -427,6 +427,9 @@ int callchain_defer__read(struct callchain_defer *cd, const struct ordered_event
 			defer_stack__delete(cd, stack);
 		return 0;
 	}
+	/* Without times nothing tells when a record is passed. */
+	if (!stack->time)
+		return 0;
 
 	key = stack->key;
 	key.cookie = 0;
