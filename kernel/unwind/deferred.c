@@ -53,9 +53,9 @@
  * Only the task itself and the interrupts and NMIs on its CPU write the state. So two
  * writers never run in parallel: one interrupts the other. (This is why
  * unwind_deferred_cancel() interrupts each CPU to clear a bit.) Hand-outs, and requests
- * outside of NMI, run with interrupts off. So only an NMI can interrupt them, or an event
- * that they hit themselves, as a page fault of the walk; both only make requests. Two
- * rules make that safe:
+ * outside of NMI, run with interrupts off. So only two things can come in between: an
+ * NMI, and an event that they hit themselves, such as a page fault of the walk. Both only
+ * make requests. Two rules make that safe:
  *
  *  - A request that opens a stack takes three steps. It puts a new cookie into the
  *    state, it stores the registers, it sets its bit. An NMI in between makes a
