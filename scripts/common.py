@@ -526,7 +526,7 @@ def walk(top):
                 yield prefix + name
 
 
-def tell_strays(strays, tree):
+def tell_strays(strays):
     lines = [f"    {path} {what}" for path, what in strays[:20]]
     if len(strays) > 20:
         lines.append(f"    and {len(strays) - 20} more")
@@ -561,7 +561,7 @@ def refuse_edits(build):
     if strays:
         raise Failure(
             f"{tree} has edits of files that are not under git there:\n"
-            + tell_strays(strays, tree)
+            + tell_strays(strays)
             + "\n  git add and commit them there and run make refresh, or "
             "bring them back to what the base has (build/base)")
 
