@@ -26,6 +26,7 @@ def run_readers(layer):
                    if not name.startswith(("PERF_", "DEBUGINFOD_"))}
     environment.update(
         PERF=layer.check.perf, BIN=programs, PERF_CONFIG="/dev/null",
+        ALL="1" if layer.check.all else "",
         PERF_EXEC_PATH=f"{layer.check.build}/{TREE_NAME}/tools/perf")
     for name, directory in ("recorded", recorded), ("synthetic", made):
         log = layer.log(f"{name}.log")

@@ -18,7 +18,7 @@ SKIPS = (
      "of the host's maker, and Intel's have no svm"),
     (".*", r"no BTF to hide, or no way to do so", "a container may have no name "
      "spaces of its own"),
-    (".*", r"hotspot is not installed", "it brings the libraries of a desktop"),
+    ("readers", r"hotspot is not installed", "it brings the libraries of a desktop"),
     ("64", r"the kernel runs no 32-bit programs", "it is the kernel without them"),
 )
 

@@ -6,8 +6,8 @@ defers, the other does not. compare.py compares what perf script prints of the t
 The recording without merging shows that the first did defer: it has as many deferred
 callchains as there are hits.
 
-A test is a function with the decorator test(), or fixes() if it needs the series
-perf-fixes; main() runs them, and prints TAP.
+A test is a function with the decorator test(), fixes() if it needs the series
+perf-fixes, or rare() if make check does without it; main() runs them, and prints TAP.
 """
 
 import contextlib
@@ -69,6 +69,12 @@ def test(function):
 def fixes(function):
     """A test of what perf-fixes mends: it is not run without that series."""
     return test(function) if not SERIES or "perf-fixes" in SERIES else function
+
+
+def rare(function):
+    """A test for make check-all only, and for who names it."""
+    return test(function) if os.environ.get("ALL") or function.__name__ in sys.argv[1:] \
+        else function
 
 
 def probe():
