@@ -4,7 +4,7 @@
 import os
 
 from common import TREE_NAME, Failure, Lock
-from configs import Workshop, header_docs, jobs, read_configs, run_all
+from configs import Workshop, jobs, read_configs, run_all
 from layer import Layer
 
 
@@ -37,8 +37,6 @@ def run_configs(layer):
             raise Failure("built in no configuration: " + ", ".join(left))
 
     layer.test("every C file of the kernel part was built", complete)
-    layer.test("kernel-doc of the series' headers", header_docs, tree,
-               shop.ours)
 
 
 LAYER = Layer(__name__, "W=1 and sparse in the configurations of configs.ini",

@@ -81,19 +81,6 @@ def run_guest_rare(layer):
 
     layer.test("the host's root read-only, a directory of it writable", world)
 
-    def cpus():
-        for number in ("1", "8"):
-            expect(run(f"smp{number}", "--smp", number, "--timeout", "240",
-                       "nproc"), 0, f"{number}\n")
-
-    layer.test("the fewest and the most CPUs", cpus)
-
-    def large():
-        result = run("large", "seq 1 300000")
-        expect(result, 0, "".join(f"{n}\n" for n in range(1, 300001)))
-
-    layer.test("two megabytes of output arrive whole", large)
-
     def refused():
         for args, says in (
                 (("--smp", "9", "true"), "1 to 8 CPUs"),

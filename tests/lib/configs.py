@@ -383,19 +383,6 @@ def tail(log, lines=25):
     return "\n".join(text[first:][:lines])
 
 
-def header_docs(tree, ours):
-    """Runs kernel-doc on the headers, which kbuild leaves out."""
-    headers = sorted(p for p in ours if p.endswith(".h")
-                     and not p.startswith("tools/"))
-    result = subprocess.run(
-        ["perl", "scripts/kernel-doc", "-none", "-Wall", *headers], cwd=tree,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if result.returncode or re.search(r"\b(warning|error):", result.stdout):
-        raise Failure(result.stdout)
-    if not headers:
-        raise Failure("the series brings no header")
-
-
 def run_all(shop, configs, logs, report, workers):
     """Runs the configurations; @report(config, seconds, failure) of each.
 
