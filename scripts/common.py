@@ -327,6 +327,12 @@ def read_series(top=TOP, wanted=None):
     return patches
 
 
+def edited_files(series):
+    """The files of the base that @series edits."""
+    return {path for patch in series for path in
+            re.findall(r"^diff --git a/(.*) b/\1$", patch.diff, re.M)}
+
+
 def mails_of(build):
     """The mails that make series wrote, in the order to apply them in."""
     out = []

@@ -7,6 +7,7 @@ import subprocess
 
 from common import TOP, TREE_NAME, Failure, call, read_series, read_text
 from layer import Layer
+from programs import outside_make
 
 # of a page: what a reader takes in
 MOST_LINES = 300
@@ -39,13 +40,10 @@ def run_docs(layer):
                 os.unlink(path)
         os.makedirs(objects, exist_ok=True)
         log = layer.log("htmldocs.log")
-        env = {k: v for k, v in os.environ.items()
-               if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
-        env["LC_ALL"] = "C.UTF-8"
         text = call(["make", "-C", tree, f"O={objects}",
                      f"-j{os.environ.get('JOBS') or os.cpu_count()}",
                      f"SPHINXDIRS={' '.join(dirs)}", "htmldocs"],
-                    log=log, env=env).stdout
+                    log=log, env=dict(outside_make(), LC_ALL="C.UTF-8")).stdout
         # what a page is warned of names it, or the file that it is pulled from
         mine = [line for line in text.split("\n")
                 if re.search(r"\b(WARNING|ERROR|CRITICAL|warning|error)\b", line)

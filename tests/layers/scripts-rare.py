@@ -7,9 +7,10 @@ import shutil
 import subprocess
 import tarfile
 
-from common import SERIES, TOP, TREE_NAME, Failure, Git, mails_of, read_series
+from common import (SERIES, TOP, TREE_NAME, Failure, Git, edited_files, mails_of,
+                    read_series)
 from layer import Layer
-from sandbox import IDENTITY, Sandbox, touched_files
+from sandbox import IDENTITY, Sandbox
 
 
 def run_scripts_rare(layer):
@@ -176,7 +177,7 @@ def run_scripts_rare(layer):
         box.commit("test: bring", "kernel/brought.c")
         kept("test: bring")
         box.back()
-        path = sorted(touched_files(read_series()))[0]
+        path = sorted(edited_files(read_series()))[0]
         box.append(path, "\n")
         kept("not committed", path)
         box.back()

@@ -9,9 +9,9 @@ import subprocess
 
 from builds import Builds
 from check import Check
-from common import SERIES, TOP, Failure, Git, read_series
+from common import SERIES, TOP, Failure, Git, edited_files, read_series
 from layer import Layer
-from sandbox import Sandbox, touched_files
+from sandbox import Sandbox
 from tap import missing_results, tap_results
 
 
@@ -29,7 +29,7 @@ def run_scripts(layer):
     box.test("tree and refresh without a change give no difference", round_trip)
 
     def uncommitted():
-        path = sorted(touched_files(read_series()))[0]
+        path = sorted(edited_files(read_series()))[0]
         box.append(path, "\n")
         box.bad("refresh", says=("not committed", path))
         brought = [p for patch in read_series() for p in patch.new_files]

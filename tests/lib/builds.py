@@ -4,11 +4,11 @@
 import concurrent.futures
 import fcntl
 import os
-import re
 import subprocess
 import threading
 
-from common import TOP, Failure, call, read_series, say, wanted_series
+from common import (TOP, Failure, call, edited_files, read_series, say,
+                    wanted_series)
 
 # The things that layers need, in the order in which they are made. The debug kernel
 # takes longest, but most guests wait for perf.
@@ -31,8 +31,8 @@ def has_series(*goals):
 
 
 def touched_files():
-    return {path for patch in read_series() for path in
-            patch.new_files + re.findall(r"^\+\+\+ b/(.*)$", patch.diff, re.M)}
+    series = read_series()
+    return edited_files(series) | {p for patch in series for p in patch.new_files}
 
 
 def forget_objects(check, goal):

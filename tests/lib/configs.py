@@ -19,7 +19,8 @@ import subprocess
 import threading
 import time
 
-from common import TOP, Failure, read_series, read_text, write_text
+from common import TOP, Failure, edited_files, read_series, read_text, write_text
+from programs import outside_make
 
 DATA = os.path.join(TOP, "tests", "lib", "configs.ini")
 KCONFIG = os.path.join(TOP, "scripts", "kconfig")
@@ -77,10 +78,7 @@ def touched_files():
     """(new files, edited files) of the series."""
     series = read_series()
     new = [p for patch in series for p in patch.new_files]
-    edited = sorted({p for patch in series for p in
-                     re.findall(r"^diff --git a/(.*) b/\1$", patch.diff,
-                                re.M)} - set(new))
-    return new, edited
+    return new, sorted(edited_files(series) - set(new))
 
 
 def kernel_c(paths):
@@ -155,11 +153,9 @@ class Objects:
 
 
 def clean_env(**more):
-    """The environment without the variables of our own make."""
-    drop = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "CMD", "BASE",
-            "V", "O", "W", "C", "ARCH", "CROSS_COMPILE", "KCFLAGS", "CHECK",
-            "CF", "LLVM", "CC", "KCONFIG_ALLCONFIG")
-    return dict({k: v for k, v in os.environ.items() if k not in drop},
+    """The environment without what changes a build of the kernel."""
+    return dict(outside_make("V", "O", "W", "C", "ARCH", "CROSS_COMPILE", "KCFLAGS",
+                             "CHECK", "CF", "LLVM", "CC", "KCONFIG_ALLCONFIG"),
                 LC_ALL="C.UTF-8", **more)
 
 

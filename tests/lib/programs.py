@@ -36,8 +36,7 @@ def install_kselftests(build, headers, objects, log):
     tree = os.path.join(build, TREE_NAME)
     install = os.path.join(objects, "install")
     jobs = f"-j{os.environ.get('JOBS') or os.cpu_count()}"
-    env = {k: v for k, v in os.environ.items()
-           if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "CMD", "BASE")}
+    env = outside_make()
     shutil.rmtree(install, ignore_errors=True)
     os.makedirs(objects, exist_ok=True)
     call(["make", "-C", tree, f"O={headers}", jobs, "headers"], log=log,

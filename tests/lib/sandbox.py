@@ -2,11 +2,12 @@
 """A copy of the repository, to test the scripts in."""
 
 import os
-import re
 import shutil
 import subprocess
 
-from common import SERIES, TOP, TREE_NAME, Failure, Git, read_series
+from common import (SERIES, TOP, TREE_NAME, Failure, Git, edited_files,
+                    read_series)
+from programs import outside_make
 
 IDENTITY = {}
 for _who in ("AUTHOR", "COMMITTER"):
@@ -15,16 +16,10 @@ for _who in ("AUTHOR", "COMMITTER"):
 SIGNED = "\n\nWhy it is so.\n\nSigned-off-by: Tester <tester@example.org>\n"
 
 
-def touched_files(series):
-    """The files of the base that a series edits."""
-    return {path for patch in series for path in
-            re.findall(r"^diff --git a/(.*) b/\1$", patch.diff, re.M)}
-
-
 def small_base(build, target, series):
     """A base with only those files that the series and the scripts read."""
     base = os.path.join(build, "base")
-    wanted = touched_files(series) | {
+    wanted = edited_files(series) | {
         "Makefile", "scripts/checkpatch.pl", ".gitignore", ".gitattributes",
         # for edits by the tests; no patch is to have an edit of these
         "kernel/exec_domain.c", "kernel/groups.c", "kernel/user.c"}
@@ -59,7 +54,7 @@ def git_am(build, work, mails):
     series = read_series()
     repo = os.path.join(work, "am")
     base = os.path.join(build, "base")
-    for path in sorted(touched_files(series)):
+    for path in sorted(edited_files(series)):
         target = os.path.join(repo, path)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         shutil.copy2(os.path.join(base, path), target)
@@ -108,10 +103,8 @@ class Sandbox:
         result = subprocess.run(
             [os.path.join(self.top, "scripts", script), *args],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            cwd=self.top, env=dict(
-                {k: v for k, v in os.environ.items() if k not in
-                 ("KERNEL_SRC", "BUILD", "CMD", "BASE", "SERIES")},
-                **NOT_ENGLISH, **env))
+            cwd=self.top, env=dict(outside_make("KERNEL_SRC", "BUILD", "SERIES"),
+                                   **NOT_ENGLISH, **env))
         with open(self.layer.log("commands.log"), "a") as f:
             f.write(f"$ {script} {' '.join(args)}\n{result.stdout}"
                     f"[{result.returncode}]\n")
