@@ -316,6 +316,13 @@ def browse(words, steps, directory):
     return shown
 
 
+def stock_perf():
+    stock = shutil.which("perf", path="/usr/bin:/bin")
+    if not stock:
+        raise Wrong("the distribution's perf (linux-perf) is not installed")
+    return stock
+
+
 def samples_as_json(data):
     rt.run([PERF, "data", "convert", "--force", "--to-json", f"{data}.json", "-i",
             data], f"{data}.convert")

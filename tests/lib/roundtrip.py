@@ -197,9 +197,7 @@ def check(name, text, expected, records="same", end="enter", pick=None,
     hits = sum(s.event == compare.DEFERRED for s in samples)
     if pick:
         samples = [s for s in samples if pick(s)]
-    wrong = compare.compare(samples, expected, end, limit)
-    if wrong:
-        raise Wrong("\n".join(wrong[:12] + [f"({len(wrong)} differences)"]))
+    same(samples, expected, end, limit)
     if records:
         seen = recorded(name)
         if seen != hits:
@@ -233,8 +231,8 @@ def all_there(*paths, deferred=1):
     return cookies
 
 
-def same(samples, expected=None, end="enter"):
-    wrong = compare.compare(samples, expected, end)
+def same(samples, expected=None, end="enter", limit=None):
+    wrong = compare.compare(samples, expected, end, limit)
     if wrong:
         raise Wrong("\n".join(wrong[:12] + [f"({len(wrong)} differences)"]))
 
