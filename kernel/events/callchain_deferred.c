@@ -88,7 +88,7 @@ struct perf_defer_output {
 
 static void perf_defer_write(struct perf_event *event, void *data)
 {
-	/* Too large to be cleared. The functions below set all members that they read. */
+	/* Too large to be cleared. The functions below set all values that they write out. */
 	struct perf_output_handle handle __uninitialized;
 	struct perf_sample_data sample __uninitialized;
 	struct perf_defer_output *output = data;
@@ -151,23 +151,27 @@ static void perf_defer_callback(struct unwind_work *work,
 }
 
 /*
- * Request the stack and note the session. Interrupts are off, so no hand-out comes between.
+ * Request the stack and note the session, with interrupts off, so that no hand-out comes
+ * between.
  *
- * @regs tell whether interrupts were on where the event was hit. The present flag does not:
- * perf_swevent_event() has them off.
+ * Were interrupts on where the event was hit? @regs tell that. perf_swevent_event() turns
+ * them off before this is called, and BPF programs call this with interrupts on.
  */
 static int perf_defer_request(struct perf_event *event, struct pt_regs *regs, u64 *cookie)
 {
 	bool irqs_on = !regs_irqs_disabled(regs);
-	u32 max = event->attr.sample_max_stack, old;
+	u32 old, max = event->attr.sample_max_stack;
 	unsigned int slot = event->defer->slot;
 	unsigned long flags;
 	int ret;
 
-	/* Most of the further samples of a kernel entry. There is nothing to note. */
-	old = READ_ONCE(current->perf_defer_max);
-	if (test_bit(slot, &current->perf_defer_sessions) && old >= max &&
-	    unwind_deferred_requested(&perf_defer_work, cookie))
+	/*
+	 * Most of the further samples of a kernel entry find that there is nothing to note.
+	 * The stack comes first: if an interrupt hands it out now, the session's bit goes.
+	 */
+	if (unwind_deferred_requested(&perf_defer_work, cookie) &&
+	    test_bit(slot, &current->perf_defer_sessions) &&
+	    READ_ONCE(current->perf_defer_max) >= max)
 		return 1;
 
 	local_irq_save(flags);
@@ -259,9 +263,8 @@ perf_callchain_deferred(struct perf_event *event, struct pt_regs *regs)
 }
 
 /*
- * The last event that makes requests went a while ago. If there is still none, stop
- * being a client. This is delayed because it waits and interrupts all CPUs, and the next
- * profile may begin soon.
+ * Stop being a client if no event makes requests. This runs a while after the last of them
+ * has gone, because it waits and interrupts all CPUs, and the next profile may begin soon.
  */
 static void perf_defer_release(struct work_struct *work)
 {

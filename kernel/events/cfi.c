@@ -84,7 +84,8 @@ static int perf_cfi_own(struct perf_event *event, struct unwind_table *table)
  *   know is not 0
  * * -EFAULT - the structure or the section cannot be read
  * * -EEXIST - the file has another table
- * * -ENOSPC - the section is larger than 64 MiB, or kernel.perf_event_cfi_mb is reached
+ * * -ENOSPC - the section is larger than 64 MiB, or kernel.perf_event_cfi_mb is reached, or
+ *   64 tables have keys with the same hash
  * * -ENOMEM, -EINTR
  */
 long perf_event_set_cfi(struct perf_event *event, unsigned long arg)
