@@ -18,7 +18,6 @@
 #include <linux/fs.h>
 #include <linux/kernel.h>
 #include <linux/magic.h>
-#include <linux/math.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/sched.h>
@@ -194,7 +193,8 @@ fp_walk_word(struct unwind_user_state *to, unsigned long *entries,
 	unsigned long *entry = entries, *end = entries + (max & ~3U);
 	struct fp_walk walk = {
 		.fp	= fp_to_words(state.fp, word),
-		.cfa	= DIV_ROUND_UP(state.cfa, word),
+		/* Not DIV_ROUND_UP(): the highest addresses would become 0. */
+		.cfa	= state.cfa / word + !!(state.cfa % word),
 		.ra	= -1UL,
 	};
 

@@ -131,6 +131,8 @@ TEST_F(bad_stacks, frame_pointers)
 		CHECK(0, bad[i]);
 		CHECK(bad[i], bad[i]);
 		CHECK(self->mem, bad[i]);
+		/* The chain is below the stack pointer. */
+		CHECK(~0UL - i % 8, self->mem);
 		/* The same address as the second frame. */
 		self->mem[0] = bad[i];
 		self->mem[1] = 0x400000;
