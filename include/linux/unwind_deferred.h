@@ -16,7 +16,7 @@ struct unwind_work;
  * @work:	the client
  * @trace:	the stack, valid until the callback returns. @trace->nr is 0 if the stack
  *		is missing. If @trace->again is set, the callback will run again with the
- *		same @cookie and a stack that is as long or longer.
+ *		same @cookie. That stack is longer, unless a page could not be brought.
  * @cookie:	the cookie that the requests got
  *
  * Context: The current task made the request, on this CPU, or on another one if the task

@@ -3,10 +3,10 @@
  * Deferred unwinding of user stacks.
  *
  * A client that wants the user stack of the current task requests it, in any context,
- * NMI included. The request sets the client's bit in the task and returns a cookie. The
- * stack is walked later, and the client's callback gets it together with the cookie.
- * The user stack does not change while the task is in the kernel, so one walk answers
- * all requests of one kernel entry, and they have the same cookie.
+ * NMI included. The request sets the client's bit in the task and returns a cookie, the
+ * name of the stack. The stack is walked later, and the client's callback gets it together
+ * with the cookie. The user stack does not change while the task is in the kernel, so one
+ * walk answers all requests of one kernel entry, and they have the same cookie.
  *
  * A user stack does not leave its CPU. Pending requests are handed out (the stack is
  * walked and the callbacks run) at the first of these places that the task comes to:
@@ -21,6 +21,11 @@
  *
  * A task that is off its CPU has nothing pending.
  *
+ * The task_work runs in a system call, too, where the kernel runs a task's works: in
+ * get_signal() and in io_uring_enter(), for instance. So a task that is killed hands out
+ * when it takes the signal. It brings no page. What is requested after that is handed out
+ * at the exit. An exiting task is refused, and its clients walk the stack themselves.
+ *
  * The state
  *
  * What is pending is in one word, unwind_task_info::state:
@@ -32,11 +37,11 @@
  *	bit  9	UNPROVEN the first pending request came from an NMI: user space may
  *			 run before the stack is handed out
  *	bit 10	FAULT	 the task is bringing a page for its walk, and may be off its
- *			 CPU meanwhile
+ *			 CPU meanwhile. Only then unwind_task_info::owed is in use.
  *	bits 12-15	how often the work function has handed out this stack
  *	bits 16-63	the cookie: the number of a CPU and a count of that CPU
  *
- * The architecture adds a mark: a bit that every return to user space clears anyway.
+ * The architecture adds a mark: a bit that every return to user space clears.
  * A hand-out of a valid stack sets it. As long as it is set, the cookie and the registers in
  * unwind_task_info::regs are of this kernel entry. A request that finds nothing pending
  * asks again for that stack if the mark is set and the registers are the same; it gets
@@ -52,10 +57,10 @@
  *
  * Only the task itself and the interrupts and NMIs on its CPU write the state. So two
  * writers never run in parallel: one interrupts the other. (This is why
- * unwind_deferred_cancel() interrupts each CPU to clear a bit.) Hand-outs, and requests
- * outside of NMI, run with interrupts off. So only two things can come in between: an
- * NMI, and an event that they hit themselves, such as a page fault of the walk. Both only
- * make requests. Two rules make that safe:
+ * unwind_deferred_cancel() interrupts each CPU to clear a bit.) Requests outside of NMI
+ * run with interrupts off, and so do hand-outs, but for the walk on the way to user space.
+ * So only two things can come in between: an NMI, and an event that they hit themselves,
+ * such as a page fault of the walk. Both only make requests. Two rules make that safe:
  *
  *  - A request that opens a stack takes three steps. It puts a new cookie into the
  *    state, it stores the registers, it sets its bit. An NMI in between makes a
@@ -84,6 +89,10 @@
  * work function gives them the stack once more, under the same cookie. Until then a request
  * for another stack is refused.
  *
+ * A task has one stack at a time. If one is pending, or waits for its page, and the user
+ * registers have changed since, because a signal frame was set up for instance, a request
+ * is refused.
+ *
  * Did user space run?
  *
  * An interrupt, or task context with interrupts on, is always inside of the kernel
@@ -100,10 +109,6 @@
  *  - Task context with interrupts off may be after the last look for work, too. It
  *    cannot raise an interrupt: with an event on each way to user space the task would
  *    never get there. So its request may join a pending one, and is refused otherwise.
- *
- * A task has one stack at a time. If one is pending, or waits for its page, and the user
- * registers have changed since, because a signal frame was set up for instance, a request
- * is refused.
  *
  * The window of the switch
  *
@@ -165,7 +170,7 @@ struct unwind_buffers {
 
 static struct unwind_buffers __rcu *buffers;
 
-/* The lower half of the cookies of a CPU; the upper one is the CPU's number. */
+/* The lower 32 bits of the cookies of a CPU. The upper 16 are the CPU's number. */
 static DEFINE_PER_CPU(u32, cookie_count);
 
 static_assert(order_base_2(CONFIG_NR_CPUS) + 32 <= 64 - UNWIND_COOKIE_SHIFT);
@@ -323,7 +328,7 @@ __unwind_request(struct unwind_task_info *info, struct pt_regs *regs, u64 mine,
  * @work:	the client
  * @irqs_on:	were interrupts on where the client was called? In task context this tells
  *		that the task is inside of a kernel entry, see the head of this file
- * @cookie:	set to the name of the stack, never 0; the same for all requests of one
+ * @cookie:	set to the stack's cookie, never 0; the same for all requests of one
  *		kernel entry by whatever client, and another one in the next entry
  *
  * The callback runs on this CPU, before the task leaves it. It cannot run before the
@@ -375,9 +380,9 @@ int unwind_deferred_request_irqsoff(struct unwind_work *work, bool irqs_on,
 		return err;
 
 	/*
-	 * Who joins leaves that to the first one. The work may even have begun, and has
-	 * cleared UNWIND_QUEUED, but it has not taken what is pending. Adding it cannot
-	 * fail: it does so only for an exiting task, which was refused above.
+	 * If a request was pending, the work has been queued for it. It may even have begun,
+	 * and have cleared UNWIND_QUEUED, but it has not taken what is pending. To add it can
+	 * fail only for an exiting task, which was refused above.
 	 */
 	if (!(before & (UNWIND_QUEUED | UNWIND_PENDING)))
 		task_work_add(current, &info->work,
@@ -405,10 +410,10 @@ bool unwind_deferred_in_exec(void)
 /**
  * unwind_deferred_requested - is a request of a client pending?
  * @work:	the client
- * @cookie:	set to the name of the stack, if there is one
+ * @cookie:	set to the stack's cookie, if there is one
  *
- * For the further requests of a kernel entry, as unwind_deferred_request_irqsoff() that
- * returns 1, at less cost. If interrupts are on the callback may run before this returns.
+ * If so, unwind_deferred_request_irqsoff() would return 1, with the same cookie. This costs
+ * less. If interrupts are on, the callback may run before this returns.
  *
  * Context: Any, NMI included.
  * Return: whether the stack of the current task is pending for @work.
@@ -598,16 +603,16 @@ void unwind_deferred_exec(void)
 	__unwind_deferred_flush();
 
 	/*
-	 * An NMI may come at each of these steps, and at each once more. So what it
-	 * requests has to be of this entry, and is handed out with the last step.
+	 * NMIs may come at each of these steps. What they request has to be of this entry,
+	 * and is handed out with the last step.
 	 */
 	arch_unwind_user_place(&now, regs);
 	state = READ_ONCE(info->state);
 	while (!(state & UNWIND_PENDING) && !open_stack(info, &state, &now, regs))
 		;
 	unwind_test_point(info);
-	/* Also without a client: one may register during the execve(). */
 	walk(info, state, &trace, true);
+	/* Sets the mark. Also without a client: one may register during the execve(). */
 	hand_out(info, &trace, true, UNWIND_COOKIE, 0);
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_deferred_exec);
