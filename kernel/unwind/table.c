@@ -49,7 +49,8 @@ static u64 tables_number = 1;
 
 static struct hlist_head *key_head(const struct unwind_key *key)
 {
-	return &unwind_tables[hash_64(key->inode ^ key->device << 32,
+	/* The time, because a file that is written anew may get the same inode again. */
+	return &unwind_tables[hash_64(key->inode ^ key->device << 32 ^ key->nanoseconds,
 				      HASH_BITS(unwind_tables))];
 }
 
@@ -101,7 +102,7 @@ struct unwind_table *unwind_table_new(size_t size)
 }
 EXPORT_SYMBOL_IF_KUNIT(unwind_table_new);
 
-/* The numbers of inodes may be chosen, so that all tables come into one chain. */
+/* Keys may be chosen so that all tables come into one chain. */
 static bool chain_is_full(const struct unwind_key *key)
 {
 	const struct unwind_table *table;

@@ -67,7 +67,7 @@ static void table_registry(struct kunit *test)
 		KUNIT_EXPECT_NULL(test, unwind_table_find(&key));
 }
 
-/* Keys of one device and inode number are in one chain, which has an end. */
+/* Keys that differ only in the generation are in one chain, which has an end. */
 static void table_chain(struct kunit *test)
 {
 	const struct section *s = code_section(test);
