@@ -171,15 +171,21 @@ static bool ahead__decompress(struct callchain_ahead *ahead, const struct ahead_
 /* Search until a record was added to the table. Returns 1, 0 at the end, or an error. */
 static int ahead__next(struct callchain_ahead *ahead)
 {
+	struct decomp *block = ahead->decomp_data->decomp_last;
 	struct ahead_event ev;
 	int err = 0;
 	u64 size;
 
-	/* The reader has overtaken the search, which continues from the reader's position */
-	if (ahead->pos < *ahead->read_pos) {
+	/*
+	 * The reader has overtaken the search, which continues from the reader's position.
+	 * They may be in the same block, where the reader has swapped the events behind it.
+	 */
+	if (ahead->pos < *ahead->read_pos ||
+	    (ahead->pos == *ahead->read_pos && block && ahead->block == block &&
+	     ahead->head < block->head)) {
 		ahead->pos = *ahead->read_pos;
-		ahead->block = ahead->decomp_data->decomp_last;
-		ahead->head = ahead->block ? min_t(u64, ahead->block->head, ahead->block->size) : 0;
+		ahead->block = block;
+		ahead->head = block ? min_t(u64, block->head, block->size) : 0;
 	}
 
 	while (!err && !session_done() && ahead__event(ahead, &ev)) {
