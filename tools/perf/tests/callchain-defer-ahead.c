@@ -56,11 +56,15 @@ static int test__ahead(struct test_suite *test __maybe_unused, int subtest __may
 	return gen_all_inputs(&gen, 1, ahead);
 }
 
-/* Files are merged all the same. In pipes samples stay as recorded, and none counts as missing. */
+/*
+ * Files are merged all the same, with the record that has the stack. In pipes samples stay
+ * as recorded, and none counts as missing.
+ */
 static int unordered(void)
 {
 	gen.unordered = true;
 	gen_sample(&gen, PID + 1, 10, 5);
+	gen_record(&gen, PID + 1, 15, 5, UIP, 0, 0, 0);
 	gen_record(&gen, PID + 1, 20, 5, UIP, 3, 0, 0);
 	gen_round(&gen);
 	TEST_ASSERT_EQUAL("read", gen_read(&gen, &rt, false), 0);

@@ -452,7 +452,7 @@ static bool defer_may_wait(struct callchain_defer *cd, const struct ordered_even
 		return false;
 
 	if (oe->makes_room)
-		bound = "the configured queue";
+		bound = "report.queue-size";
 	else if (!oe->may_hold)
 		return false;
 	else if (oe->max_timestamp > sample->time + MAX_WAIT_NSEC)
@@ -517,7 +517,8 @@ static int defer_sample(struct callchain_defer *cd, const struct ordered_events 
 
 	if (marker + 2 == chain->nr && sample->deferred_cookie) {
 		key = defer_key(sample, sample->deferred_cookie);
-		while (!(stack = defer_stack__find(cd, &key)) && cd->ahead) {
+		/* An empty record says that there is no stack. A later one may have it. */
+		while (!((stack = defer_stack__find(cd, &key)) && stack->nr) && cd->ahead) {
 			err = cd->ahead(cd->ahead_arg);
 			if (err < 0)
 				return err;
