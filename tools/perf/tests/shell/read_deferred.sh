@@ -156,16 +156,6 @@ test_report()
 		  "$(grep -c '^record ' "$dir/recorded")" ]
 }
 
-# perf inject takes the first record that it reads. If a page was being brought, this one
-# ends there, and a longer one follows. So a few callchains may be the begin of the others.
-nearly_same()
-{
-	[ "$(wc -l < "$1")" -eq "$(wc -l < "$2")" ] || return 1
-	paste -d '|' "$1" "$2" | awk -F '|' '
-		$1 != $2 { short++; if (index($1, $2) != 1) { print; bad = 1 } }
-		END { exit bad || short > NR / 50 }'
-}
-
 test_inject()
 {
 	perf inject -i "$data" -o "$dir/through" > "$log" 2>&1
@@ -175,7 +165,7 @@ test_inject()
 	perf inject --merge-callchains -i "$data" -o "$dir/plain" > "$log" 2>&1
 	frames "$dir/plain" --no-merge-callchains > "$dir/frames"
 	sed 's/ missing$//' "$dir/merged" > "$dir/wanted"
-	check "Merged for others" nearly_same "$dir/wanted" "$dir/frames"
+	check "Merged for others" same "$dir/wanted" "$dir/frames"
 	if perf evlist -v -i "$dir/plain" 2> "$log" | grep -q defer_; then
 		fail "No bits left for others"
 	else
