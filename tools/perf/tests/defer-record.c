@@ -47,6 +47,7 @@ static const struct {
 	{ .arg = "fp,deferred",		.ret = -1 },
 	{ .arg = "fp,def",		.ret = -1 },
 	{ .arg = "fp,8x",		.ret = -1 },
+	{ .arg = "fp,8,defre",		.ret = -1 },
 	{ .arg = "dwarf,defer",		.ret = -1 },
 	{ .arg = "dwarf,4096,defer",	.ret = -1 },
 	{ .arg = "defer,dwarf",		.ret = -1 },
