@@ -351,9 +351,11 @@ static void add_function(struct reader *r, u64 addr, u64 size, u64 offset, u64 f
 		r->work += fde_size;
 		if (nr_rows++ == FUNCTION_ROWS_MAX ||
 		    dwarf_cfi_addrframe(r->cfi, addr + pos, &frame)) {
-			if (!begun)
+			if (!begun) {
 				sframe_table__begin(r->table, offset + pos, 0, false);
-			begun = true;
+				begun = true;
+				begin = pos;
+			}
 			add_end(r, pos - begin);
 			break;
 		}
