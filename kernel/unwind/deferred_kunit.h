@@ -11,8 +11,10 @@
 #ifndef _KERNEL_UNWIND_DEFERRED_KUNIT_H
 #define _KERNEL_UNWIND_DEFERRED_KUNIT_H
 
+#include <kunit/test-bug.h>
 #include <kunit/test.h>
 #include <linux/cleanup.h>
+#include <linux/irqflags.h>
 #include <linux/mm.h>
 #include <linux/preempt.h>
 #include <linux/sched.h>
@@ -50,6 +52,8 @@ static inline void note_call(struct unwind_work *work,
 {
 	struct client *client = container_of(work, struct client, work);
 
+	if (!irqs_disabled())
+		kunit_fail_current_test("a callback with interrupts on");
 	client->calls++;
 	client->cookie = cookie;
 	client->trace = *trace;
