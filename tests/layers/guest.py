@@ -111,7 +111,7 @@ def run_guest(layer):
                 text = console.until_power_off(text)
                 assert len(console.reports(text)) == reports, text
 
-    layer.test("what stops is not heard, what was said before is", stopping)
+    layer.test("reports after power-off do not count, earlier ones do", stopping)
 
     def statuses():
         expect(run("status", "echo out; echo err >&2; exit 3"), 3,

@@ -57,10 +57,10 @@ def run_scripts(layer):
     box.test("refused: what would overwrite commits or edits of either side",
              unrefreshed)
 
-    layer.test("what could not be made is not tested as it was before",
+    layer.test("a layer whose build failed has failed",
                not_made, os.path.join(layer.dir, "not-made"))
-    layer.test("TAP is read as it is meant", tap)
-    layer.test("what is skipped has failed, or may be", skips,
+    layer.test("TAP is read correctly", tap)
+    layer.test("a skipped test has failed, unless SKIPS has its reason", skips,
                os.path.join(layer.dir, "skips"))
     layer.test("every script parses; shellcheck has nothing to say", lint)
     layer.test("nothing but the series in the series' directories",

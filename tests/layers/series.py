@@ -153,7 +153,7 @@ def run_series(layer):
         count = 1 + max(n for n, patch in enumerate(patches) if patch.series == name)
         layer.test(f"MAINTAINERS has the new files up to {name}, and no others",
                    covered, git, commits[count - 1], patches[:count])
-    layer.test("what the mutants take out is there", call,
+    layer.test("the code that the mutants take out is there", call,
                [os.path.join(TOP, "tests", "mutants", "run"), "--build", check.build,
                 "--edit", "--copy", os.path.join(layer.dir, "mutants")],
                layer.log("mutants.log"))

@@ -125,7 +125,7 @@ class Layer:
         if status == "not ok" and why:
             lines = why.rstrip().split("\n")
             if len(lines) > 25:
-                # what is said first says what it is, the last where it ended
+                # the first lines say what failed, the last lines where it ended
                 lines = lines[:12] + ["..."] + lines[-12:]
             for text in lines:
                 self.say(f"  #   {text}")

@@ -57,7 +57,8 @@ RECORDINGS = {
               "sched:sched_switch,sched:sched_stat_runtime",
               *rt.workload("signal", 12, 1)], 0),
     "kmem": (["kmem", "record", "-g", *rt.workload("storm", 6, 1)], 50),
-    # only of pages does it look for who called; with room, as it stands no lost ones
+    # perf kmem looks for callers of page allocations only. The buffer has room: it fails
+    # when events are lost.
     "pages": (["kmem", "--page", "record", "-m", "4M", "-g",
                *rt.workload("storm", 6, 1)], 50),
     # how often they wait for each other is a matter of the host, too
@@ -93,9 +94,9 @@ FORMS = {
     "lock.pipe": ("lock", []),
     "compressed.pipe": ("switches", ["-z"]),
 }
-# where the guest's kernel has its symbols for who reads in another place
+# the symbols of the guest's kernel, for readers on another machine
 BUILDIDS = "buildids"
-# False where what is not there cannot be recorded
+# False: recordings that are not there cannot be made here
 RECORDS = True
 
 

@@ -5,8 +5,8 @@ import os
 
 from common import TOP, TREE_NAME
 
-# The guest's own memory, not the host's directory: there what perf record
-# --switch-output had written was once gone, it seems by a signal in 9p's way.
+# The guest's own memory. In the host's directory a file of perf record --switch-output
+# was lost once: a signal seems to have interrupted 9p.
 OUT = "/run/roundtrip"
 # Without the owner: it is root in the guest, and here whoever runs QEMU.
 KEEP = "cp -dR --preserve=mode,timestamps ."

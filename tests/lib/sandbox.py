@@ -80,13 +80,13 @@ def git_am(build, work, mails):
         raise Failure(f"{made} commits for {len(series)} patches")
 
 
-# what somebody may have set, and what is said is then looked at in vain
+# A user may have set these. The scripts speak English all the same.
 NOT_ENGLISH = {"LC_ALL": "", "LANG": "C.UTF-8", "LANGUAGE": "de"}
 
 
 class Sandbox:
-    """A copy of the repository with a small base and a build of its own; of all series,
-    whatever SERIES= says."""
+    """A copy of the repository with a small base and a build of its own. It has all
+    series, whatever SERIES= says."""
 
     def __init__(self, layer):
         self.layer = layer
