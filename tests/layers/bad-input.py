@@ -22,7 +22,7 @@ READERS = {
     "report --stats": ["report", "--stats"],
     "inject": ["inject", "-o", "/dev/null"],
     "inject, merged": ["inject", "--merge-callchains", "-o", "/dev/null"],
-    # what stands in the header of a file comes as events
+    # the header of a file comes as events
     "inject, merged, pipe": ["inject", "--merge-callchains", "-o", "-"],
     # these go through callchains themselves. So do sched timehist, kmem, lock,
     # kwork and timechart, but of tracepoints only, whose formats are not in the
@@ -68,7 +68,7 @@ TOLD = "malformed deferred callchain record, skipped"
 TYPE = 22
 # of a pipe offsets are counted from behind its header, as perf report -D has them
 PIPE_HEADER = 16
-# file of the corpus: what is counted; all else is 0
+# file of the corpus: the counts that are not 0
 EXPECTED = {
     "bad-nr-huge": {RECORD: 2, MISSING: 2},
     "bad-nr-past-end": {RECORD: 1, MISSING: 1},
@@ -101,7 +101,7 @@ EXPECTED = {
 }
 for _name in [n for n in EXPECTED if n.startswith("bad-")]:
     EXPECTED[_name + "-pipe"] = dict(EXPECTED[_name])
-# what ends the reading of a file: it is said once, though the file is read twice
+# a message that ends the reading: it comes once, though the file is read twice
 ENDED = {"bad-compressed": "failed to decompress"}
 
 

@@ -31,8 +31,8 @@ def over(layer):
 
 
 def demo(layer, name, own=""):
-    """Runs it; what it printed, where it left what it made, and {mode:
-    (samples, records, bytes)}.
+    """Runs it; its output, the directory that it left, and {mode: (samples, records,
+    bytes)}.
 
     @own is a command for make, where that builds in this directory, and may.
     What somebody left in build/demo/ stays.

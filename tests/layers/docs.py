@@ -9,7 +9,7 @@ from common import TOP, TREE_NAME, Failure, call, read_series, read_text
 from layer import Layer
 from programs import outside_make
 
-# of a page: what a reader takes in
+# of a page, for a reader to take in at once
 MOST_LINES = 300
 
 
@@ -29,8 +29,8 @@ def run_docs(layer):
         names = [os.path.splitext(os.path.relpath(p, "Documentation"))[0]
                  for p in pages]
         dirs = sorted({n.split("/")[0] for n in names})
-        # a page that has not changed is not read again, and neither is what it
-        # takes from the code; and the index of the directory has to name it
+        # Sphinx does not read an unchanged page again, nor the code that it quotes. And
+        # the index of the directory has to name the page.
         again = [f".doctrees/{n}.doctree" for n in names] + \
             [f".doctrees/{d}/index.doctree" for d in dirs] + \
             [f"{n}.html" for n in names]
@@ -44,7 +44,7 @@ def run_docs(layer):
                      f"-j{os.environ.get('JOBS') or os.cpu_count()}",
                      f"SPHINXDIRS={' '.join(dirs)}", "htmldocs"],
                     log=log, env=dict(outside_make(), LC_ALL="C.UTF-8")).stdout
-        # what a page is warned of names it, or the file that it is pulled from
+        # a warning about a page names the page, or the file that it quotes
         mine = [line for line in text.split("\n")
                 if re.search(r"\b(WARNING|ERROR|CRITICAL|warning|error)\b", line)
                 and any(re.search(rf"(?<!\w){re.escape(f)}(?!\w)", line)
@@ -80,7 +80,7 @@ def run_docs(layer):
         layer.test(f"perf {command} -h names its option", read_help, check.perf, command)
 
 
-# command: what its -h says
+# command: words of its -h
 HELP = {
     "record": [r"\(defer\|nodefer\)"], "top": [r"\(defer\|nodefer\)"],
     "trace": [r"\(defer\|nodefer\)"], "script": ["--merge-callchains"],

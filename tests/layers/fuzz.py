@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The fuzzers of the reader of perf.data and of what makes unwinding tables: inputs that
-are the same each time."""
+"""The fuzzers of the reader of perf.data and of the code that makes unwinding tables.
+Their inputs are the same each time."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from builds import build
 from common import TOP, Failure, call
 from layer import Layer
 
-# what takes a minute on two CPUs
+# these take a minute on two CPUs
 FUZZ_INPUTS = 25000
 CFI_INPUTS = 20000
 
@@ -32,7 +32,7 @@ def run_fuzz(layer):
     layer.test(f"{FUZZ_INPUTS} inputs of fuzz-session", fuzz)
     build(check, "fuzz-cfi", layer.log("build-cfi.log"))
     where = os.path.join(check.build, "fuzz-cfi")
-    # it adds what it finds to the first directory
+    # it adds its finds to the first directory
     found = layer.log("found")
     os.makedirs(found, exist_ok=True)
     layer.test(f"{CFI_INPUTS} inputs of fuzz-cfi", call,

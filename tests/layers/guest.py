@@ -34,8 +34,8 @@ HARMLESS = (
     "NMI watchdog: Enabled. Permanently consumes one hw-PMU counter.",
     "FAULT_INJECTION: forcing a failure.",
 )
-# As KCSAN reports them: one race with a function of ours on the way, one
-# without, one by interrupted accesses of which the other is not known.
+# As KCSAN reports them: a race with a function of ours in a stack, one without, and one
+# whose other access is not known.
 RACES = """\
 ==================================================================
 BUG: KCSAN: data-race in task_work_add / task_work_run

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Builds what only some layers need."""
+"""Builds the kernels that only some layers need."""
 
 from builds import FIRST
 from layer import Layer

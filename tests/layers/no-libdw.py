@@ -8,7 +8,7 @@ from builds import build
 from common import Failure
 from layer import Layer
 
-# By default, with -v, and by name: what perf record says of tables
+# perf record by default, with -v, and with tables asked for by name
 RECORD = """
 for words in -g "-v -g" "--call-graph fp,cfi"; do
     echo "=== $words"

@@ -8,7 +8,7 @@ import subprocess
 from common import TOP, TREE_NAME, Failure, call, read_series
 from layer import Layer
 
-# of the base, for what the series changes there: the attributes of perf record, its
+# tests of the base for code that the series changes: the attributes of perf record, its
 # compressed files, JSON
 PERF_TESTS_OF_THE_BASE = {
     "Setup struct perf_event_attr",

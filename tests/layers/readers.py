@@ -9,7 +9,7 @@ from layer import Layer, tell
 from programs import programs_of
 from recorded import boot_test
 
-# what makes the recordings, in tests/guest
+# makes the recordings, in tests/guest
 RECORDER = "recordings"
 
 

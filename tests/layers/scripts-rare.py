@@ -106,7 +106,7 @@ def run_scripts_rare(layer):
             box.bad("tree", "--kernel-src", other, *more,
                     says=("test: bring",))
         box.back()
-        # nothing of the one before for what comes next to be called up to date
+        # nothing made of the old base is left, or the next build would take it
         out = tree("--kernel-src", other, "--base-only")
         assert "6.12.200" in out and "kernel-debug" in out, out
         assert sublevels(box) == {"base": "200"}, sublevels(box)
@@ -185,7 +185,7 @@ def run_scripts_rare(layer):
         kept("kernel/groups.c was edited")
         box.good("clean", box.build, FORCE="1")
         assert not os.path.exists(box.build)
-        # what a build leaves is nobody's work
+        # objects are nobody's work
         tree("--kernel-src", box.src)
         box.write("kernel/brought.o", "")
         box.good("clean", box.build)

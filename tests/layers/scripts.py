@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The scripts, as far as a fault there would lose work or hide one: the round trip of
-the tree, what it refuses to overwrite, the reading of results."""
+"""The scripts, where a fault would lose work or hide another fault: the round trip of
+the tree, the edits that it does not overwrite, the reading of results."""
 
 import os
 import shutil

@@ -45,7 +45,7 @@ CHECKPATCH_EXEMPT = (
     ("CAMELCASE", "tools/perf/util/scripting-engines/trace-event-python.c"),
 )
 
-# added lines of a patch: what a reviewer takes in
+# added lines of a patch, for a reviewer to take in
 MOST_LINES = 1300
 
 

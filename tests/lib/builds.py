@@ -70,7 +70,7 @@ class Builds(threading.Thread):
         self.lock = threading.Lock()
         self.child = None
         self.over = False
-        # what was said last; all is said while somebody waits for it
+        # the last line of output; all lines are printed while somebody waits for it
         self.last = ""
         self.awaited = False
 

@@ -153,7 +153,7 @@ class Objects:
 
 
 def clean_env(**more):
-    """The environment without what changes a build of the kernel."""
+    """The environment without variables that change a build of the kernel."""
     return dict(outside_make("V", "O", "W", "C", "ARCH", "CROSS_COMPILE", "KCFLAGS",
                              "CHECK", "CF", "LLVM", "CC", "KCONFIG_ALLCONFIG"),
                 LC_ALL="C.UTF-8", **more)

@@ -250,7 +250,7 @@ def number_of(name, default):
 
 
 def add_stress(guests):
-    # what it is about to end when the time is over takes long to end
+    # when the time is over it still has to end its work, which takes long
     add_program(guests, "stress", str(guests.stress_seconds),
                 options=["--hotplug"], smp=4, mem="3G",
                 timeout=2 * guests.stress_seconds + 600)

@@ -199,7 +199,7 @@ class Layer:
                 "--kernel", kernel or check.bzimage, "--smp", str(smp),
                 "--mem", mem, "--timeout", str(timeout), "--log",
                 self.log(name + ".console"), *options, "--", command]
-        # in memory: a full disk is not to take from what the runner says
+        # in memory: a full disk is not to cut the runner's messages
         result = subprocess.run(args, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True, cwd=TOP,
                                 errors="replace")

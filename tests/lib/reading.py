@@ -37,10 +37,10 @@ NUMBERS = itertools.count(1)
 
 NAME = os.fsdecode("grüße".encode() + b"\xff")
 
-# of "profile": who called, to the end
+# the callers in "profile", to the end
 CHAIN = r"recurse\b(.*\n)+?.*\bstorm\b(.*\n)+?.*\benter\b"
 
-# name: what perf is to record, and at least how many samples are to be deferred
+# name: perf's arguments, and the least number of deferred samples
 RECORDINGS = {
     "profile": (["record", "-g", "--sample-cpu", "-c", "1", "-e",
                  "page-faults,rt:deferred", *rt.workload("storm", 40, 1)], 60),
@@ -50,9 +50,9 @@ RECORDINGS = {
                   *rt.workload("signal", 12, 1)], 0),
     "exec": (["record", "-g", "-e", "rt:deferred", "sh", "-c",
               f"{rt.BIN}/workload rename 10 1"], 30),
-    # of these, what is not of a switch: wakeups by interrupts, forks
+    # samples of switches are immediate; wakeups by interrupts and forks are deferred
     "sched": (["sched", "record", "-g", *rt.workload("migrate", 4, 6)], 5),
-    # deferred only where a tick comes in a system call, which is luck
+    # deferred only if a tick comes in a system call, by chance
     "stat": (["record", "-g", "-c", "1", "-e",
               "sched:sched_switch,sched:sched_stat_runtime",
               *rt.workload("signal", 12, 1)], 0),
@@ -61,7 +61,7 @@ RECORDINGS = {
     # when events are lost.
     "pages": (["kmem", "--page", "record", "-m", "4M", "-g",
                *rt.workload("storm", 6, 1)], 50),
-    # how often they wait for each other is a matter of the host, too
+    # how often they wait for each other depends on the host, too
     "lock": (["record", "-a", "-R", "-g", "-c", "1", "-e",
               "lock:contention_begin,lock:contention_end", "sh", "-c",
               "(yes & yes & yes & yes) | head -c 16000000 >/dev/null"], 10),
@@ -79,11 +79,11 @@ RECORDINGS = {
     "names": (["record", "-g", "-e", "rt:deferred", "sh", "-c",
                f"ln -s {rt.BIN}/workload ./{NAME} && exec ./{NAME} storm 5 1"],
               5),
-    # what perf mem wants is in these samples, though no hardware filled it
+    # these samples have the fields that perf mem wants, though no hardware filled them
     "memory": (["record", "-g", "-d", "-W", "-c", "1", "-e",
                 "rt_fault:deferred", *rt.workload("fault", 3, 30)], 60),
 }
-# what else is recorded of the same: its source, and with which options
+# further recordings of the same: the source, and more options
 FORMS = {
     "form-z": ("profile", ["-z"]),
     "form--threads": ("profile", ["--threads"]),
@@ -170,7 +170,7 @@ def readings(name):
     with OTHER_ORDER:	# it is asked for by some threads
         if not os.path.exists(other):
             otherorder.swapped(deferred, other)
-            # when it was recorded is that of the file
+            # perf takes the time of the recording from the file
             shutil.copystat(deferred, other)
     return deferred, immediate, other
 
@@ -220,8 +220,8 @@ def equal(name, *args, has=(), pick=None):
 
 
 def equal_orders(source, commands, injects, show=None):
-    """What perf @commands print, and what perf inject @injects writes, of @source and of
-    the same in the other byte order; what was written is read once more with @show."""
+    """Compares the output of perf @commands, and the files of perf inject @injects, for
+    @source and the same in the other byte order. perf @show reads these files."""
     texts = []
     for order in ("this", "other"):
         where = f"{source}.{order}"
@@ -230,7 +230,7 @@ def equal_orders(source, commands, injects, show=None):
             shutil.copy(source, f"{where}/data")
         else:
             otherorder.swapped(source, f"{where}/data")
-        # when it was recorded is that of the file
+        # perf takes the time of the recording from the file
         os.utime(f"{where}/data", (0, 0))
         # perf inject writes down how it was called
         there = ["env", "-C", where, PERF]
@@ -280,8 +280,8 @@ class Each:
 
 
 def browse(words, steps, directory):
-    """Runs @words on a terminal and gives it the key of each of @steps when it
-    waits and has shown, or written, what comes with it. Returns all that was shown."""
+    """Runs @words on a terminal. @steps are pairs: a key, and a text or file. The key is
+    given when perf waits and has shown the text or made the file. Returns the output."""
     os.makedirs(directory, exist_ok=True)
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 60, 160, 0, 0))
@@ -352,7 +352,7 @@ def read_pipe(stream, args, status=0):
     what = f"{stream}-{args[0]}-{next(NUMBERS)}"
     with open(stream, "rb") as f, open(f"{what}.out", "wb") as o, \
             open(f"{what}.err", "wb") as e:
-        # no file, where it could look for what is in another place
+        # a pipe, in which perf cannot seek
         cat = subprocess.Popen(["cat"], stdin=f, stdout=subprocess.PIPE)
         result = subprocess.run([PERF, *args], stdin=cat.stdout, stdout=o,
                                 stderr=e, timeout=240)

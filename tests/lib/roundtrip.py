@@ -67,12 +67,12 @@ def test(function):
 
 
 def fixes(function):
-    """A test of what perf-fixes mends: it is not run without that series."""
+    """A test of a fault that perf-fixes mends: it is not run without that series."""
     return test(function) if not SERIES or "perf-fixes" in SERIES else function
 
 
 def rare(function):
-    """A test for make check-all only, and for who names it."""
+    """A test for make check-all only, or when an argument names it."""
     return test(function) if os.environ.get("ALL") or function.__name__ in sys.argv[1:] \
         else function
 
@@ -340,8 +340,8 @@ done"""]
 
 @contextlib.contextmanager
 def lone_sleeper():
-    """A task that never wakes: its PID, and what lets it go to sleep, in a hit, and
-    returns when it is off its CPU."""
+    """A task that never wakes: its PID, and a function that lets it go to sleep in a hit,
+    and returns when it is off its CPU."""
     with subprocess.Popen(workload("lone", 1, 3), stdin=subprocess.PIPE) as sleeper:
         def asleep():
             # this waits until the task has been switched out
