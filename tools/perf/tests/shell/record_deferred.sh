@@ -183,7 +183,7 @@ test_words()
 		fi
 	done
 	# perf top has the print options in the same option, and some of them are numbers
-	expected="expected 'fp', 'dwarf', 'lbr', a number, 'graph', .* or 'count'"
+	expected="expected 'fp', 'dwarf', 'lbr', 'defer', .*, a number, 'graph', .* or 'count'"
 	for words in "fp,defer,dwarf:invalid argument 'dwarf': expected only one of .*" \
 		     "defer,0.5,fp,graf:Unknown .* value 'graf': $expected" \
 		     "0.5,defer,graf:Unknown .* value 'graf': $expected" \

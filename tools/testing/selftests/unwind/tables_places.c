@@ -248,13 +248,45 @@ TEST_F(places, moved)
 	rmdir(root);
 }
 
+/*
+ * fork() locks the mappings while it copies them. If the task is switched out there, its
+ * record is short. PERF_RECORD_FORK comes later.
+ */
+static bool switched_in_fork(struct ut_session *s, const struct ut_rec *sample)
+{
+	size_t i;
+
+	for (i = 0; i < s->nr_recs; i++) {
+		struct ut_rec *r = &s->rec[i];
+
+		if (r->ring != sample->ring || r->seq < sample->seq)
+			continue;
+		if (r->type == PERF_RECORD_FORK)
+			return false;
+		if ((r->type == PERF_RECORD_SWITCH || r->type == PERF_RECORD_SWITCH_CPU_WIDE) &&
+		    (r->misc & PERF_RECORD_MISC_SWITCH_OUT) && r->tid == sample->tid)
+			return true;
+	}
+	return false;
+}
+
 /* Parent and child each have their own: of the fork, and of a call behind it. */
 static void expect_two(struct __test_metadata *_metadata, FIXTURE_DATA(places) * self)
 {
+	struct ut_stack got;
+	struct ut_rec *r;
+
 	ASSERT_EQ(0, ut_profile_child(&self->s, &self->c));
 	EXPECT_EQ(3, ut_count_samples(&self->s, -1, 0));
-	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 0, self->c.pid, 0),
-				&self->sh->st[0]));
+	r = ut_sample(&self->s, 0, self->c.pid, 0);
+	ASSERT_NE(NULL, r);
+	if (switched_in_fork(&self->s, r)) {
+		EXPECT_EQ(UT_DEFERRED, ut_user_stack(&self->s, r, &got));
+		EXPECT_LT(0, got.nr);
+		EXPECT_TRUE(ut_stack_within(&got, &self->sh->st[0]));
+	} else {
+		EXPECT_TRUE(ut_stack_is(&self->s, r, &self->sh->st[0]));
+	}
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 1, self->sh->child, 0),
 				&self->sh->st[1]));
 	EXPECT_TRUE(ut_stack_is(&self->s, ut_sample(&self->s, 1, self->c.pid, 0),
